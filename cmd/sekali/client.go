@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// clientFlags are the flags of every command that talks to a daemon.
+type clientFlags struct {
+	Bootstrap []string      `name:"bootstrap" short:"b" default:"127.0.0.1:9092" help:"${client_bootstrap}"`
+	Timeout   time.Duration `name:"timeout" default:"15s" help:"How long to try before giving up."`
+}
+
+// client connects lazily; the first request finds out whether somebody listens.
+func (f *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	b := thisBuild()
+	cl, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(f.Bootstrap...),
+		kgo.ClientID("sekali"),
+		kgo.SoftwareNameAndVersion("sekali", softwareVersion(b.Version)),
+		kgo.RetryTimeout(f.Timeout),
+		kgo.DialTimeout(min(f.Timeout, 5*time.Second)),
+	}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return cl, nil
+}
+
+// softwareVersion keeps what the protocol allows in a client's version.
+func softwareVersion(v string) string {
+	keep := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
+			return r
+		}
+		return '-'
+	}, v), "-.")
+	if keep == "" {
+		return "devel"
+	}
+	return keep
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ping asks for the versions the daemon serves, so that a wrong address is told as such and not as a timed-out request.
+func (f *clientFlags) ping(ctx context.Context, cl *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		return fmt.Errorf("no Kafka protocol at %s: %w\nIs it running? Start one with: sekali serve",
+			strings.Join(f.Bootstrap, ","), err)
+	}
+	return nil
+}
+
+// admin runs fn with an admin client that has reached the daemon.
+func (f *clientFlags) admin(fn func(ctx context.Context, adm *kadm.Client) error) error {
+	ctx, stop := interruptible()
+	defer stop()
+	cl, err := f.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if err := f.ping(ctx, cl); err != nil {
+		return err
+	}
+	adm := kadm.NewClient(cl)
+	adm.SetTimeoutMillis(int32(f.Timeout.Milliseconds()))
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	return fn(ctx, adm)
+}
+
+// interruptible is a context that ends with SIGINT or SIGTERM.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+}
+
+// printJSON writes one value as an indented JSON document.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// printDescribed writes what describe has found: one JSON document, or one after the other with a line between. err is
+// of those that could not be described, and comes back beside the others.
+func printDescribed[T any](io streams, asJSON bool, all []T, err error, show func(streams, T) error) error {
+	if asJSON {
+		return errors.Join(printJSON(io.out, all), err)
+	}
+	for i, x := range all {
+		if i > 0 {
+			fmt.Fprintln(io.out)
+		}
+		if e := show(io, x); e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+// printTable writes rows under a head, columns aligned.
+func printTable(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(head, "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	return t.Flush()
+}
+
+// pairs reads NAME=VALUE words.
+func pairs(words []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, w := range words {
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%q is not NAME=VALUE", w)
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("%s is given twice", name)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// explain prefers the daemon's own words to the text of the error code.
+func explain(err error, message string) error {
+	if err == nil {
+		return nil
+	}
+	if message != "" {
+		return fmt.Errorf("%w: %s", err, message)
+	}
+	return err
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// command runs the binary's words with the given input and returns what it printed.
+func command(input string, words ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = run(words, streams{in: strings.NewReader(input), out: &o, err: &e})
+	return code, o.String(), e.String()
+}
+
+func TestHelpAndUsage(t *testing.T) {
+	code, out, _ := command("")
+	if code != exitOK || !strings.Contains(out, "serve") || !strings.Contains(out, "consume") {
+		t.Errorf("no words: %d %s", code, out)
+	}
+	if code, out, _ = command("", "serve", "--help"); code != exitOK || !strings.Contains(out, "--durability") {
+		t.Errorf("serve --help: %d %s", code, out)
+	}
+	if code, _, errs := command("", "serve", "--no-such"); code != exitUsage || !strings.Contains(errs, "no-such") {
+		t.Errorf("an unknown flag: %d %s", code, errs)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := command("", "version", "--json")
+	var b build
+	if err := json.Unmarshal([]byte(out), &b); code != exitOK || err != nil || b.Version == "" || b.Go == "" {
+		t.Errorf("version --json: %d %s %v", code, out, err)
+	}
+}
+
+// TestServeRefusals: errors at start go to standard error with status 1 and name what to change.
+func TestServeRefusals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "server.properties")
+	if err := os.WriteFile(file, []byte("num.partitions=0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		words []string
+		says  string
+	}{
+		{[]string{"--config", file}, "num.partitions"},
+		{[]string{"--config", file + ".none"}, "no such file"},
+		{[]string{"--set", "nonsense"}, "is not NAME=VALUE"},
+		{[]string{"--set", "nonsense=1"}, "unknown setting nonsense"},
+		{[]string{"--durability", "maybe"}, "not written or fsync"},
+		{[]string{"--data", filepath.Join(file, "below-a-file")}, "not a directory"},
+	} {
+		code, out, errs := command("", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "none"}, c.words...)...)
+		if code != exitFailed || !strings.Contains(errs, c.says) || out != "" {
+			t.Errorf("%v: status %d, said %q, want %q", c.words, code, errs, c.says)
+		}
+	}
+}
+
+// TestNobodyListens: a client command says that nobody answers and what would help, within its time.
+func TestNobodyListens(t *testing.T) {
+	code, _, errs := command("", "topic", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "200ms")
+	if code != exitFailed || !strings.Contains(errs, "sekali serve") {
+		t.Errorf("status %d, said %q", code, errs)
+	}
+}
