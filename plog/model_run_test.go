@@ -38,6 +38,7 @@ func TestAgainstList(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"small segments": func(o *Options) { o.Config.SegmentBytes = 700 },
 		"large segments": func(o *Options) { o.Config.IndexInterval = 300 },
+		"compacted":      func(o *Options) { o.Config.SegmentBytes, o.Config.Compact = 700, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {

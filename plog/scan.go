@@ -68,7 +68,7 @@ func (r *recovery) joins(base int64, last bool) (join, error) {
 		return keep, nil
 	}
 	next := r.segs[len(r.segs)-1].NextOffset()
-	if base == next || base > next && r.holes() {
+	if base == next || base > next && base <= r.holes() {
 		return keep, nil
 	}
 	name := path.Join(r.o.Dir, segment.Name(base, segment.LogSuffix))
@@ -96,8 +96,18 @@ func (r *recovery) guarded() int64 {
 	return r.mark
 }
 
-// holes: compaction, now or before, may have left holes between offsets.
-func (r *recovery) holes() bool { return r.o.Config.Compact || r.o.FirstDirty > 0 }
+// holes is the base offset up to which compaction, now or before, may have left holes; 0 if it has not. Ours stays
+// below the recovery point and keeps the last batch of what it cleaned, so a hole above the mark is a write that never
+// came to the disk while later ones did. Kafka's recovery point may lag behind its compaction.
+func (r *recovery) holes() int64 {
+	switch {
+	case !r.o.Config.Compact && r.o.FirstDirty <= 0:
+		return 0
+	case r.o.Adopt:
+		return math.MaxInt64
+	}
+	return r.mark
+}
 
 // open opens segment i. cut: the log ends in it, what is behind was removed.
 func (r *recovery) open(i int) (cut bool, err error) {

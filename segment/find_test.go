@@ -170,7 +170,10 @@ func TestLookupsAgainstList(t *testing.T) {
 
 		from := rapid.Int64Range(base+1, g.next+1).Draw(t, "recovery point")
 		from = min(from, max(base+1, s.NextOffset()))
-		sc := Scan{From: from, Mark: base, Epoch: 0, Holes: holes, Last: true}
+		sc := Scan{From: from, Mark: base, Epoch: 0, Last: true}
+		if holes {
+			sc.Holes = g.next
+		}
 		sc.Batch = func(s *Segment, _ int64, v batch.View) error {
 			for _, a := range aborted {
 				if a.Last == v.LastOffset() && a.Last >= from {

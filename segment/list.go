@@ -153,7 +153,7 @@ func (l *lister) nextOffset(base int64) (next int64, err error) {
 		s := newSegment(l.dir, ID{base}, Options{Size: SizeMax})
 		s.suffix = SwapSuffix
 		w := s.walkFile(f, size)
-		_, _, err = s.advance(&w, anchor{}, math.MaxInt64, rules{holes: true, build: true})
+		_, _, err = s.advance(&w, anchor{}, math.MaxInt64, rules{holes: math.MaxInt64, build: true})
 		w.done()
 		next = s.NextOffset()
 	}

@@ -19,9 +19,10 @@ type Scan struct {
 	Mark int64
 	// Epoch is the lowest leader epoch that may follow.
 	Epoch int32
-	// Holes: compaction may have removed batches, now or under an earlier policy; a base offset above the expected one
-	// is accepted.
-	Holes bool
+	// Holes is an offset below which compaction may have removed batches, now or under an earlier policy: up to it a base
+	// offset above the expected one is accepted. What is not flushed yet was never compacted: there a hole is a write
+	// that a power cut took. 0: there are none.
+	Holes int64
 	// Last: no segment follows, so ending below Mark is corruption.
 	Last bool
 	// Batch sees every batch kept at or above From, in order, with the half-built segment (abort entries are added

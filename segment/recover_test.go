@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"syscall"
@@ -210,21 +211,39 @@ func TestShortLog(t *testing.T) {
 	}
 }
 
+// TestHolesOnlyWhereCompactionWas: above the offset up to which it can have been a hole is the end of the log, or
+// corruption below the mark.
 func TestHolesOnlyWhereCompactionWas(t *testing.T) {
 	g := newMaker(3, 100)
 	g.next = 107
 	g.any()
 	g.next += 5
 	g.any()
-	for _, holes := range []bool{true, false} {
+	first, second := g.list[0].v, g.list[1].v
+	for _, c := range []struct {
+		holes, next int64
+		batches     int64
+	}{
+		{math.MaxInt64, g.next, 0},
+		{second.BaseOffset(), g.next, 0},
+		{second.BaseOffset() - 1, first.LastOffset() + 1, 1},
+		{107, first.LastOffset() + 1, 1},
+		{106, 100, 2},
+		{0, 100, 2},
+	} {
 		fs := newMem(t)
 		stored(t, fs, 100, g.bytes())
-		s, cut, err := Recover(testDir, ID{100}, options(fs), Scan{Holes: holes, Mark: 100})
+		s, cut, err := Recover(testDir, ID{100}, options(fs), Scan{Holes: c.holes, Mark: 100})
 		ok(t, err)
-		if holes && (s.NextOffset() != g.next || cut != (Cut{})) || !holes && (s.Size() != 0 || cut.Batches != 2) {
-			t.Fatalf("holes %v: next %d, %+v", holes, s.NextOffset(), cut)
+		if s.NextOffset() != c.next || cut.Batches != c.batches {
+			t.Fatalf("holes up to %d: next %d, %+v", c.holes, s.NextOffset(), cut)
 		}
 		s.Retire(false)
+	}
+	fs := newMem(t)
+	stored(t, fs, 100, g.bytes())
+	if _, _, err := Recover(testDir, ID{100}, options(fs), Scan{Holes: 107, Mark: second.BaseOffset()}); !isCorrupt(err) {
+		t.Fatalf("a hole across the mark: %v", err)
 	}
 }
 

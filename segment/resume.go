@@ -231,8 +231,12 @@ func (s *Segment) lastEntry() anchor {
 	return anchor{int64(e.Pos), true}
 }
 
-// rules of a header walk: holes, that compaction may have left some; build, that entries are made, not expected.
-type rules struct{ holes, build bool }
+// rules of a header walk: holes, up to which base offset compaction may have left some; build, that entries are made,
+// not expected.
+type rules struct {
+	holes int64
+	build bool
+}
 
 // advance walks headers from a to the first batch that ends at or above offset from, or to the end, and notes what it
 // passes as if it had been appended: times, bytes since the last entry, next offset. errMissing: the index lacks an
@@ -255,7 +259,7 @@ func (s *Segment) advance(w *walker, a anchor, from int64, r rules) (pos int64, 
 		}
 		base, known := v.BaseOffset(), !(first && a.indexed)
 		switch {
-		case known && (base < s.next.Load() || base > s.next.Load() && !r.holes):
+		case known && (base < s.next.Load() || base > max(s.next.Load(), r.holes)):
 			return pos, epoch, s.corrupt(pos, ErrBase)
 		case v.LeaderEpoch() < epoch:
 			return pos, epoch, s.corrupt(pos, ErrEpoch)

@@ -20,7 +20,7 @@ const crcFrom = 21
 type Reader struct {
 	Next  int64 // base offset expected next
 	Epoch int32 // lowest leader epoch that may follow
-	Holes bool  // compaction may have left holes: a base offset above Next will do
+	Holes int64 // up to this base offset compaction may have left holes: one above Next will do; 0: nowhere
 	Pos   int64 // position of the batch Read returns next
 
 	f     io.ReaderAt
@@ -58,7 +58,7 @@ func (r *Reader) Read() (batch.View, error) {
 		return nil, err
 	}
 	switch {
-	case v.BaseOffset() < r.Next || v.BaseOffset() > r.Next && !r.Holes:
+	case v.BaseOffset() < r.Next, v.BaseOffset() > max(r.Next, r.Holes):
 		return nil, ErrBase
 	case v.LeaderEpoch() < r.Epoch:
 		return nil, ErrEpoch

@@ -347,7 +347,7 @@ func TestWrongEntryCostsTimeNotData(t *testing.T) {
 	open := func(o Options) []*Segment {
 		s, err := OpenSealed(testDir, ID{0}, o)
 		ok(t, err)
-		a, _ := recovered(t, testDir, 0, o, Scan{From: g.next, Mark: g.next, Holes: true})
+		a, _ := recovered(t, testDir, 0, o, Scan{From: g.next, Mark: g.next, Holes: g.next})
 		return []*Segment{s, a}
 	}
 	var told faults

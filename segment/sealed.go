@@ -78,7 +78,7 @@ func Reindex(f io.ReaderAt, base, size int64, every int) (offsets, times []byte,
 	s := newSegment("", ID{base}, Options{Size: min(max(size, 1), SizeMax), IndexEvery: every})
 	w := s.walkFile(f, size)
 	defer w.done()
-	if _, _, err := s.advance(&w, anchor{}, math.MaxInt64, rules{holes: true, build: true}); err != nil {
+	if _, _, err := s.advance(&w, anchor{}, math.MaxInt64, rules{holes: math.MaxInt64, build: true}); err != nil {
 		return nil, nil, err
 	}
 	x := s.active.Load()
@@ -140,7 +140,7 @@ func (s *Segment) openSealed(f vfs.File) error {
 		s.max.set(t.time.ms, s.id.Base+int64(t.time.rel))
 	}
 	have, _ := s.max.get()
-	end, _, err := s.advance(&w, a, math.MaxInt64, rules{holes: true})
+	end, _, err := s.advance(&w, a, math.MaxInt64, rules{holes: math.MaxInt64})
 	if err != nil {
 		return err
 	}

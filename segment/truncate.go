@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"math"
 	"sekali/index"
 )
 
@@ -63,7 +64,7 @@ func (s *Segment) rewind(h *handle, offset int64) (pos int64, err error) {
 	}
 	s.next.Store(s.id.Base)
 	s.firstTime.Store(index.NoTime)
-	pos, _, err = s.advance(&w, s.lastEntry(), offset, rules{holes: true})
+	pos, _, err = s.advance(&w, s.lastEntry(), offset, rules{holes: math.MaxInt64})
 	x, d := s.active.Load(), &s.disk
 	d.entries, d.times = min(d.entries, x.Len()), min(d.times, x.Times())
 	d.txns = min(d.txns, len(s.aborted.Load().All()))

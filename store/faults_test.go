@@ -629,3 +629,26 @@ func TestUnknownLogStart(t *testing.T) {
 		_ = n.close()
 	}
 }
+
+// TestFirstStartIsOurs: only what lies in a directory before its first start may be Kafka's. A partition that is opened
+// again later in that process lost what it lacks: neither a missing transaction index nor a hole is let pass.
+func TestFirstStartIsOurs(t *testing.T) {
+	m := vfs.NewMem()
+	n := mustStart(t, m, nil)
+	defer mustClose(t, n)
+	n.create(t, "t", 1, map[string]string{"cleanup.policy": "compact,delete", "internal.segment.bytes": "300"})
+	l := log(t, n, "t", 0)
+	for i := range 2 {
+		if _, err := put(l, oneBatch(1, int32(i), strings.Repeat("x", 150))); err != nil { // the second one rolls
+			t.Fatal(err)
+		}
+	}
+	m.FailSync(dataDir+"/t-0/00000000000000000000.log", 1, syscall.EIO)
+	if _, err := putDurable(l, oneBatch(1, 2, "z")); !errors.Is(err, plog.ErrOffline) {
+		t.Fatalf("flush of a bad disk: %v", err)
+	}
+	n.tick(7)
+	if l = log(t, n, "t", 0); l.Offsets().End != 0 {
+		t.Fatalf("opened again at %+v: the first batch is lost, and what follows it with it", l.Offsets())
+	}
+}

@@ -105,6 +105,7 @@ func (s *Store) recover() (meta.Rev, error) {
 		if err := s.becomeOurs(opened); err != nil {
 			return 0, err
 		}
+		s.adopting = false // what is opened from here on is ours: a file that lacks is one that was lost
 	}
 	s.recovery.Clean, s.recovery.Took = s.clean, s.c.Clock.Mono()-began
 	return rev, nil

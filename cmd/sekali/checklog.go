@@ -69,7 +69,7 @@ func (p *partCheck) segment() error {
 	}
 	defer ix.close()
 	r := segment.NewReader(f, s.base, size)
-	r.Next, r.Epoch, r.Holes = p.next, p.leader, p.holes
+	r.Next, r.Epoch, r.Holes = p.next, p.leader, p.holesTo()
 	if err := p.walk(f, r, size, ix); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (p *partCheck) joins(s *segFile) bool {
 		p.next = s.base
 		p.prods.from(s.base)
 		return true
-	case s.base == p.next, s.base > p.next && p.holes:
+	case s.base == p.next, s.base > p.next && s.base <= p.holesTo():
 		p.next = s.base
 		return true
 	case s.base <= p.start && s.base > p.next:
@@ -110,6 +110,17 @@ func (p *partCheck) joins(s *segFile) bool {
 	p.plan().cut(p.at, 0, p.next)
 	p.lose(s.base)
 	return true
+}
+
+// holesTo is the base offset up to which compaction may have left holes, as the next start sees it (plog.Open).
+func (p *partCheck) holesTo() int64 {
+	switch {
+	case !p.holes:
+		return 0
+	case !p.k.ours:
+		return math.MaxInt64
+	}
+	return p.mark
 }
 
 func (p *partCheck) logHelp() string {
@@ -348,7 +359,7 @@ func resync(f vfs.File, segBase, size, from, next, upper int64) (pos, base int64
 			if effort -= n; effort < 0 {
 				return 0, 0, false, nil
 			}
-			r.Pos, r.Next, r.Epoch, r.Holes = at+int64(i), next, math.MinInt32, true
+			r.Pos, r.Next, r.Epoch, r.Holes = at+int64(i), next, math.MinInt32, math.MaxInt64
 			if w, err := r.Read(); err == nil {
 				return at + int64(i), w.BaseOffset(), true, nil
 			} else if !isReason(err) {

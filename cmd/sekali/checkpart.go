@@ -311,7 +311,7 @@ func (p *partCheck) endOf(name string, base int64) (end int64, err error) {
 	}
 	defer f.Close()
 	r := segment.NewReader(f, base, size)
-	r.Holes, r.Epoch = true, math.MinInt32
+	r.Holes, r.Epoch = math.MaxInt64, math.MinInt32
 	for err == nil {
 		_, err = r.Read()
 	}

@@ -82,7 +82,7 @@ func (d *dumper) txnEntry(e []byte) error {
 // same, and what follows it; anything else that is wrong ends the walk.
 func (d *dumper) log(f vfs.File, base, size int64) error {
 	r := segment.NewReader(f, base, size)
-	r.Holes, r.Epoch = true, math.MinInt32
+	r.Holes, r.Epoch = math.MaxInt64, math.MinInt32
 	var first error
 	for {
 		pos := r.Pos

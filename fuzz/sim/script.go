@@ -14,15 +14,16 @@ type Setup struct {
 	RetainMs, RetainBytes         int64
 	Expire                        time.Duration
 	Written, SyncFS, AppendTime   bool
-	Deaths, Disk, Space, Patience int // weights
+	Compact                       bool // allowed by the policy; nothing here compacts
+	Deaths, Disk, Space, Patience int  // weights
 }
 
 // String is the setup as the report of a violation shows it.
 func (s Setup) String() string {
 	return fmt.Sprintf("%d partitions, %d clients, segments of %d bytes and %d ms, index every %d bytes, "+
-		"retention %d ms %d bytes, expiry %v, written %v, syncfs %v, append time %v", s.Partitions, s.Clients,
+		"retention %d ms %d bytes, expiry %v, written %v, syncfs %v, append time %v, compact %v", s.Partitions, s.Clients,
 		s.SegmentBytes, s.SegmentMs, s.IndexInterval, s.RetainMs, s.RetainBytes, s.Expire, s.Written, s.SyncFS,
-		s.AppendTime)
+		s.AppendTime, s.Compact)
 }
 
 // Kind is what an operation does.
@@ -83,6 +84,7 @@ func (o Op) String() string { return fmt.Sprintf("%4d %-9s %d %d %d", o.N, o.Kin
 func Script(seed uint64) (Setup, []Op) {
 	r := rand.New(rand.NewPCG(seed, 0x5e4a11))
 	s := setup(r)
+	s.Compact = seed%4 == 0 // drawn by r it would change the scripts of all seeds
 	w := weights(&s)
 	total := 0
 	for _, n := range w {

@@ -15,7 +15,12 @@ func (w *world) topicSet() map[string]string {
 	if w.setup.AppendTime {
 		stamp = "LogAppendTime"
 	}
+	policy := "delete"
+	if w.setup.Compact {
+		policy = "compact,delete"
+	}
 	return map[string]string{
+		"cleanup.policy":         policy,
 		"internal.segment.bytes": strconv.FormatInt(w.setup.SegmentBytes, 10),
 		"index.interval.bytes":   strconv.FormatInt(w.setup.IndexInterval, 10),
 		"segment.ms":             strconv.FormatInt(w.setup.SegmentMs, 10),
