@@ -104,7 +104,9 @@ func (v View) frame(l *Limits, client bool) error {
 	return nil
 }
 
-// clientHeader is rows 16 to 22 of spec/batch.md 7 and the append time bit of section 8.
+// clientHeader is rows 16 to 22 of spec/batch.md 7 and the append time bit of section 8, but for what row 22 says of
+// epoch and sequence without a producer id: franz-go, sarama and kafkajs set one or both to 0 when idempotence is off,
+// and Kafka stores them. They mean nothing, and nothing reads them.
 func (v View) clientHeader() error {
 	a, delta, count := v.Attrs(), v.LastOffsetDelta(), v.Count()
 	pid, epoch := v.Producer()
@@ -122,7 +124,7 @@ func (v View) clientHeader() error {
 		return ErrSequence
 	case pid < -1, pid >= 0 && epoch < 0:
 		return ErrProducer
-	case pid == -1 && (epoch != -1 || seq != -1 || a.Transactional()):
+	case pid == -1 && a.Transactional():
 		return ErrProducer
 	case a.Horizon():
 		return ErrHorizon

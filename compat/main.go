@@ -96,7 +96,12 @@ func (b *bench) all(ctx context.Context, clients []client, home string, chosen *
 			names = nil
 		}
 		for _, codec := range names {
-			scenarios[codec] = func() (string, error) { return b.roundTrip(ctx, c, codec) }
+			scenarios[codec] = func() (string, error) { return b.roundTrip(ctx, c, codec, c.idempotent) }
+		}
+		if c.idempotent && !c.onlyLoops {
+			// What kafkajs and sarama do unless told otherwise, and everyone who has switched it off.
+			names = append(names, "plain")
+			scenarios["plain"] = func() (string, error) { return b.roundTrip(ctx, c, "lz4", false) }
 		}
 		if b.daemon != nil && !c.onlyLoops {
 			names = append(names, "restarts")

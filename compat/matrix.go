@@ -11,6 +11,7 @@ import (
 // client is one library and how its program is started. Every program takes the same arguments:
 //
 //	produce BOOTSTRAP TOPIC CODEC IN OUT PACE
+//	plain BOOTSTRAP TOPIC CODEC IN OUT PACE (not idempotent)
 //	consume BOOTSTRAP TOPIC ENDS OUT
 type client struct {
 	name       string

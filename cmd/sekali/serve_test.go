@@ -106,6 +106,15 @@ func TestServeProduceConsume(t *testing.T) {
 		t.Errorf("%d records after a restart, want 3", n)
 	}
 	must("", "produce", "orders", "-p", "1")
+	for acks, says := range map[string]string{"all": "acknowledged", "1": "acknowledged", "0": "sent"} {
+		code, _, errs := command("x\ny\n", at("produce", "acks-"+acks, "--acks", acks)...)
+		if code != exitOK || !strings.Contains(errs, "2 records, 2 bytes "+says) {
+			t.Errorf("acks %s: status %d, said %q", acks, code, errs)
+		}
+		if n := strings.Count(must("", "consume", "acks-"+acks, "-e"), "\n"); n != 2 {
+			t.Errorf("acks %s: %d records are stored, want 2", acks, n)
+		}
+	}
 	if out := must("", "topic", "delete", "orders"); out != "deleted orders\n" {
 		t.Errorf("delete said %q", out)
 	}

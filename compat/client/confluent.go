@@ -15,7 +15,7 @@ type confluent struct{}
 
 func (confluent) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
 	p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": j.bootstrap, "client.id": "compat",
-		"broker.address.family": "v4", "enable.idempotence": true, "compression.type": j.codec,
+		"broker.address.family": "v4", "enable.idempotence": !j.plain, "compression.type": j.codec,
 		"linger.ms": int(j.linger().Milliseconds()), "batch.size": batchBytes, "batch.num.messages": batchCount,
 		"reconnect.backoff.max.ms": 500, "delivery.timeout.ms": int(giveUp.Milliseconds()), "log_level": 0})
 	if err != nil {

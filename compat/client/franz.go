@@ -19,11 +19,15 @@ var franzCodecs = map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "
 	"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
 
 func (franz) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(j.bootstrap), kgo.DefaultProduceTopic(j.topic),
+	opts := []kgo.Opt{kgo.SeedBrokers(j.bootstrap), kgo.DefaultProduceTopic(j.topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(franzCodecs[j.codec]),
-		kgo.ProducerLinger(j.linger()), kgo.ProducerBatchMaxBytes(batchBytes), kgo.MaxBufferedRecords(len(in)+1),
-		kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }))
+		kgo.ProducerLinger(j.linger()), kgo.ProducerBatchMaxBytes(batchBytes), kgo.MaxBufferedRecords(len(in) + 1),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond })}
+	if j.plain {
+		opts = append(opts, kgo.DisableIdempotentWrite())
+	}
+	cl, err := kgo.NewClient(opts...)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func saramaConfig() *sarama.Config {
 
 func (saramaLib) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
 	c := saramaConfig()
-	c.Producer.Idempotent, c.Net.MaxOpenRequests = true, 1 // the one needs the other
+	c.Producer.Idempotent, c.Net.MaxOpenRequests = !j.plain, 1 // the one needs the other
 	c.Producer.RequiredAcks = sarama.WaitForAll
 	c.Producer.Return.Successes = true
 	c.Producer.Partitioner = sarama.NewManualPartitioner

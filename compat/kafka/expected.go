@@ -63,8 +63,7 @@ func expectations() []expectation {
 
 func produceExpectations() []expectation {
 	const ok, stored, nothing = "code 0, base 0, time -1, start 0", "1 batches, *", "0 batches, end 0: "
-	bits := []string{"delete horizon bit", "producer -2", "producer with epoch -1", "epoch without a producer",
-		"sequence without a producer", "append time bit"}
+	bits := []string{"delete horizon bit", "producer -2", "producer with epoch -1", "append time bit"}
 	return []expectation{
 		{"headers", []string{"no records: empty", "ten bytes", "thirty bytes of a batch", "batch without its last byte",
 			"magic 0", "magic 1"}, "code 87, base -1, time -1, start -1", "code 87, base -1, time -1, start 0", 6, whyStart},
@@ -78,8 +77,8 @@ func produceExpectations() []expectation {
 			"The length says that the batch ends before its records do, so bytes are left behind it. " + whySecond},
 		{"headers", []string{"length 2147483647", "codec 5", "codec 6", "codec 7"}, "code -1, *", "code 87, *", 4,
 			whyPermanent},
-		{"headers", bits, ok, "code *", 6, whyHeader},
-		{"headers", stored2(bits), stored, nothing, 6, whyHeader},
+		{"headers", bits, ok, "code *", 4, whyHeader},
+		{"headers", stored2(bits), stored, nothing, 4, whyHeader},
 		{"requests", []string{"transactional bit without a producer"}, ok, "code 87, *", 1, whyHeader},
 		{"requests", []string{"stored in 1"}, "1 batches, *", nothing, 1, whyHeader},
 		{"requests", []string{"damaged transactional batch*"}, "code 53, *", "code 2, *", 1,

@@ -1,4 +1,4 @@
-// The two JavaScript clients: node client.js NAME produce BOOTSTRAP TOPIC CODEC IN OUT PACE
+// The two JavaScript clients: node client.js NAME produce BOOTSTRAP TOPIC CODEC IN OUT PACE (or plain: not idempotent)
 //                             node client.js NAME consume BOOTSTRAP TOPIC ENDS OUT
 //                         and node client.js NAME loop BOOTSTRAP IN OUT GROUP ID INSTANCE PROTOCOL
 'use strict'
@@ -28,11 +28,11 @@ const writer = (path) => {
 async function main ([name, job, bootstrap, topic, ...rest]) {
   const library = require(libraries[name])
   if (job === 'loop') return looping(library, [bootstrap, topic, ...rest])
-  if (job === 'produce') {
+  if (job === 'produce' || job === 'plain') {
     const [codec, input, output, pace] = rest
     const put = writer(output)
     await library.produce({
-      bootstrap, topic, codec, pace: Number(pace), records: read(input),
+      bootstrap, topic, codec, plain: job === 'plain', pace: Number(pace), records: read(input),
       acknowledge: (i, offset) => put({ i, o: offset }),
       fail: (i, error) => put({ i, o: -1, e: String(error) }),
     })

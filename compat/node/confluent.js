@@ -22,9 +22,9 @@ const connect = (client) => new Promise((resolve, reject) => {
   client.connect({ timeout: 30000 }, (error) => (error ? reject(error) : resolve()))
 })
 
-exports.produce = async ({ bootstrap, topic, codec, pace, records, acknowledge, fail }) => {
+exports.produce = async ({ bootstrap, topic, codec, plain, pace, records, acknowledge, fail }) => {
   const producer = new Producer({
-    ...common(bootstrap), 'enable.idempotence': true, 'compression.type': codec, 'linger.ms': pace > 0 ? 5 : 300,
+    ...common(bootstrap), 'enable.idempotence': !plain, 'compression.type': codec, 'linger.ms': pace > 0 ? 5 : 300,
     'batch.size': 1000000, 'batch.num.messages': 5000, 'delivery.timeout.ms': 60000, 'dr_cb': true,
   })
   await connect(producer)

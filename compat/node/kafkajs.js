@@ -51,12 +51,12 @@ const message = (r) => {
   return { partition: r.partition, timestamp: String(r.time), key: r.key, value: r.value, headers }
 }
 
-exports.produce = async ({ bootstrap, topic, codec, pace, records, acknowledge }) => {
+exports.produce = async ({ bootstrap, topic, codec, plain, pace, records, acknowledge }) => {
   const kafka = new Kafka({
     clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 100 },
   })
-  const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 })
+  const producer = kafka.producer(plain ? {} : { idempotent: true, maxInFlightRequests: 1 })
   await producer.connect()
   for (const [from, to] of cut(records, pace > 0 ? paceRecords : batchRecords)) {
     const answers = await producer.send({

@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * The Java client, kafka-clients, with its idempotent producer and a consumer that assigns itself. Arguments:
- * {@code produce BOOTSTRAP TOPIC CODEC IN OUT PACE}, {@code consume BOOTSTRAP TOPIC ENDS OUT}, {@code loop}
+ * {@code produce BOOTSTRAP TOPIC CODEC IN OUT PACE} ({@code plain}: not idempotent), {@code consume BOOTSTRAP TOPIC ENDS OUT}, {@code loop}
  * or {@code words}.
  */
 public final class Main {
@@ -47,8 +47,9 @@ public final class Main {
     private Main() {}
 
     public static void main(String[] args) throws Exception {
-        if (args.length == 7 && args[0].equals("produce")) {
-            produce(args[1], args[2], args[3], Path.of(args[4]), Path.of(args[5]), Integer.parseInt(args[6]));
+        if (args.length == 7 && (args[0].equals("produce") || args[0].equals("plain"))) {
+            boolean idempotent = args[0].equals("produce");
+            produce(args[1], args[2], args[3], idempotent, Path.of(args[4]), Path.of(args[5]), Integer.parseInt(args[6]));
         } else if (args.length == 5 && args[0].equals("consume")) {
             consume(args[1], args[2], args[3], Path.of(args[4]));
         } else if (args.length == 8 && args[0].equals("loop")) {
@@ -60,7 +61,8 @@ public final class Main {
         }
     }
 
-    private static void produce(String bootstrap, String topic, String codec, Path in, Path out, int pace)
+    private static void produce(
+            String bootstrap, String topic, String codec, boolean idempotent, Path in, Path out, int pace)
             throws Exception {
         List<RecordLine> records = new ArrayList<>();
         for (String line : Files.readAllLines(in)) {
@@ -70,7 +72,7 @@ public final class Main {
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("client.id", "compat");
-        config.put("enable.idempotence", "true");
+        config.put("enable.idempotence", "" + idempotent);
         config.put("compression.type", codec);
         config.put("linger.ms", pace > 0 ? "5" : "2000");
         config.put("batch.size", "1000000");
