@@ -131,8 +131,25 @@ func (x *indexes) batch(pos int64, v batch.View, aborted *index.AbortedTxn) {
 		return // what the other files name may have been in the part that is lost
 	}
 	x.timeEntry(v, last)
-	if aborted != nil {
+	switch {
+	case aborted != nil:
 		x.txnEntry(aborted)
+	case v.Attrs().Control():
+		x.spareEntry(v)
+	}
+}
+
+// spareEntry passes over the entry of an abort marker whose data lay before all that is there: retention took them.
+func (x *indexes) spareEntry(v batch.View) {
+	e := x.txn.peek()
+	if e == nil || x.txn.bad != nil {
+		return
+	}
+	version, got := index.TxnAt(e, 0)
+	m, err := batch.ParseMarker(v)
+	if err == nil && version == 0 && !m.Commit && got.PID == m.PID && got.Last == v.LastOffset() &&
+		got.First < x.p.segs0() {
+		x.txn.take()
 	}
 }
 

@@ -228,7 +228,7 @@ func (j *journalCheck) transaction(pos, offset int64, key, value []byte) error {
 		return err
 	}
 	p := j.p
-	j.placed(pos, offset, l.TxnID, coord.Partition(l.TxnID, p.peers))
+	j.placed(pos, offset, l.TxnID, coord.Partition)
 	if l.Deleted {
 		delete(j.ids, l.TxnID)
 		return nil
@@ -261,14 +261,18 @@ func (j *journalCheck) transaction(pos, offset int64, key, value []byte) error {
 func (j *journalCheck) group(pos, offset int64, key, value []byte) error {
 	l, err := group.DecodeRecord(group.Record{Key: key, Value: value})
 	if err == nil && l.Interpreted() {
-		j.placed(pos, offset, l.Group, group.Partition(l.Group, j.p.peers))
+		j.placed(pos, offset, l.Group, group.Partition)
 	}
 	return err
 }
 
-// placed: a record lies in the partition that its id belongs to.
-func (j *journalCheck) placed(pos, offset int64, id string, want int32) {
-	if p := j.p; p.peers > 0 && want != p.out.Partition {
+// placed: a record lies in the partition that its id belongs to, where it is known how many there are.
+func (j *journalCheck) placed(pos, offset int64, id string, of func(id string, partitions int32) int32) {
+	p := j.p
+	if p.peers <= 0 {
+		return
+	}
+	if want := of(id, p.peers); want != p.out.Partition {
 		p.segDamage(pos, offset, ruleFormat, fmt.Sprintf("the record is of %q, which belongs to partition %d", clip(id),
 			want), "nobody finds it here; put the file back from a copy")
 	}

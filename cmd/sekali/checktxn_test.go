@@ -486,3 +486,77 @@ func TestCheckCoordinatorSnapshots(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckWithoutMetadata: with sekali.meta lost, emptied or flipped the daemon does not start, and check says why.
+// How many partitions a topic has is not known then, and every log is checked all the same.
+func TestCheckWithoutMetadata(t *testing.T) {
+	for name, harm := range map[string]func(b []byte) []byte{
+		"emptied": func([]byte) []byte { return nil },
+		"flipped": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+	} {
+		m := vfs.NewMem()
+		w := openTeller(t, m)
+		w.fill()
+		w.mustClose()
+		b, err := vfs.ReadFile(m, homeDir+"/sekali.meta")
+		if err == nil {
+			err = vfs.WriteFileAtomic(m, homeDir, "sekali.meta", harm(b))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := checkHome(t, m)
+		if d := damages(r); len(d) == 0 || !strings.Contains(d[0].Path, "sekali.meta") {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// TestCheckMarkerOfWhatIsGone: retention may take all data of an aborted transaction and leave its marker with the
+// entry of the transaction index, which does no harm.
+func TestCheckMarkerOfWhatIsGone(t *testing.T) {
+	m := vfs.NewMem()
+	h := mustOpenHome(t, m)
+	if err := h.create("t", 1, map[string]string{"internal.segment.bytes": "1000"}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(pid int64, attrs batch.Attrs, size int) {
+		if _, err := h.put("t", 0, pid, 0, attrs, strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(-1, 0, 700)
+	for pid := int64(100); pid < 103; pid++ {
+		put(pid, batch.AttrTransactional, 5)
+	}
+	put(-1, 0, 700) // a new segment, to which the markers come
+	put(104, batch.AttrTransactional, 5)
+	for pid := int64(100); pid < 105; pid++ {
+		if err := h.end("t", 0, pid, 0, pid == 101); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := h.log("t", 0)
+	if err == nil {
+		err = l.DeleteBefore(4)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.tick(130) // the first segment goes
+	h.mustClose(t)
+	names, err := m.ReadDir(homeDir + "/t-0")
+	if err != nil || slices.Contains(names, "00000000000000000000.log") {
+		t.Fatalf("%v, %v", names, err)
+	}
+	for _, name := range names { // as it is after fast rolls: no snapshot at the border
+		if strings.HasSuffix(name, snapshotSuffix) && name != "00000000000000000011.snapshot" {
+			if err := m.Remove(homeDir + "/t-0/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if d := damages(checkHome(t, m)); len(d) > 0 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -104,6 +104,8 @@ func TestGroupResetOffsets(t *testing.T) {
 		{"--all-topics --to-offset 4", 4, 4, ""},
 		{"--all-topics --shift-by 3", 7, 7, ""},
 		{"--all-topics --shift-by=-2", 5, 5, ""},
+		{"--all-topics --shift-by 9223372036854775807", 10, 10, "lowered to the end"},
+		{"--all-topics --to-offset 5", 5, 5, ""},
 		{"--topic orders:1 --to-offset 99", 5, 10, "lowered to the end"},
 		{"--topic orders:0,1 --to-offset=-3", 0, 0, "raised to the first record kept"},
 		{"--topic orders:0 --to-latest", 10, 0, ""},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -210,7 +211,10 @@ func (c *groupResetCmd) wanted(ctx context.Context, adm *kadm.Client, set kadm.T
 			if !ok || o.At < 0 {
 				return 0, fmt.Errorf("%s-%d: nothing is committed that could be shifted; use another --to-...", name, partition)
 			}
-			return o.At + *c.ShiftBy, nil
+			if by := *c.ShiftBy; by <= math.MaxInt64-o.At { // o.At is not negative: back, it cannot fall too far
+				return o.At + by, nil
+			}
+			return math.MaxInt64, nil
 		}, nil
 	}
 	when := time.Now().Add(-c.ByDuration)
