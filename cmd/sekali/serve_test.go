@@ -111,7 +111,11 @@ func TestServeProduceConsume(t *testing.T) {
 		if code != exitOK || !strings.Contains(errs, "2 records, 2 bytes "+says) {
 			t.Errorf("acks %s: status %d, said %q", acks, code, errs)
 		}
-		if n := strings.Count(must("", "consume", "acks-"+acks, "-e"), "\n"); n != 2 {
+		n := 0
+		for try := 0; n != 2 && (try == 0 || acks == "0" && try < 1000); try++ { // nobody says when acks 0 is stored
+			n = strings.Count(must("", "consume", "acks-"+acks, "-e"), "\n")
+		}
+		if n != 2 {
 			t.Errorf("acks %s: %d records are stored, want 2", acks, n)
 		}
 	}
