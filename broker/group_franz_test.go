@@ -217,7 +217,8 @@ func transact(ctx context.Context, t *testing.T, addr, id string) {
 			return
 		}
 		fs.EachRecord(func(r *kgo.Record) {
-			s.Produce(ctx, &kgo.Record{Topic: "results", Key: r.Value, Value: r.Value}, nil)
+			// Not ctx: its end would drop records of a transaction that is committed all the same.
+			s.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: "results", Key: r.Value, Value: r.Value}, nil)
 		})
 		if _, err := s.End(context.WithoutCancel(ctx), kgo.TransactionEndTry(i%3 != 2)); err != nil {
 			t.Errorf("end: %v", err)
