@@ -49,6 +49,14 @@ func (s *shard) add(in Part, a *ask, written, done func(*kerr.Error)) {
 	case st.do&write == 0:
 		written(nil)
 		s.whenDurable(e, finish)
+	case e.durable < e.seq && sameEpochAgain(&e.t, &in):
+		s.whenDurable(e, func(code *kerr.Error) {
+			if code != nil {
+				a.refuse(code)
+				return
+			}
+			s.add(in, a, written, done)
+		})
 	default:
 		s.change(e, st, func(code *kerr.Error) {
 			if code == nil {
@@ -56,4 +64,13 @@ func (s *shard) add(in Part, a *ask, written, done func(*kerr.Error)) {
 			}
 		}, finish)
 	}
+}
+
+// sameEpochAgain reports whether data of the new transaction could not be told from data of the completed one by its
+// epoch, and would come before the answer: the client has changed from transaction version 1 to 2. If one failed flush
+// took Complete and this registration, the journal would say Prepare, and its repeated marker would end what came after
+// it. So the registration waits until Complete is durable. Under version 1 data comes behind a durable registration
+// only, and under version 2 the epoch tells (reconcile).
+func sameEpochAgain(t *txn, in *Part) bool {
+	return in.TV >= 2 && t.clientTV < 2 && (t.state == CompleteCommit || t.state == CompleteAbort)
 }

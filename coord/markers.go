@@ -125,5 +125,10 @@ func (s *shard) finish(comp *completion, pause time.Duration) {
 		}
 		e.comp = nil
 		comp.reply()
+		behind := e.behind
+		e.behind = nil
+		for _, fn := range behind {
+			fn()
+		}
 	}, nothing)
 }

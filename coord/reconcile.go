@@ -26,8 +26,8 @@ type finding struct {
 	version int8
 }
 
-// reconcile decides about an open transaction by the state of the id that has its producer id now or had it before; t
-// is nil if there is none. whole: every journal was read, so that none means none. It is the table of
+// reconcile decides about an open transaction by the state of the id that has, had or will have its producer id; t is
+// nil if there is none. whole: every journal was read, so that none means none. It is the table of
 // spec/transactions.md 8, pure, with a test for each of its rows.
 func reconcile(o OpenTxn, t *txn, whole bool) finding {
 	if t == nil {
@@ -37,10 +37,11 @@ func reconcile(o OpenTxn, t *txn, whole bool) finding {
 		return hanging(o, t)
 	}
 	current := t.pid == o.PID
+	belongs := current && t.epoch == o.Epoch
 	registered := hasTP(t.tps, o.TP)
 	switch t.state {
 	case Ongoing:
-		if current && t.epoch == o.Epoch && registered {
+		if belongs && registered {
 			return finding{do: leaveOpen}
 		}
 	case PrepareCommit, PrepareAbort:
@@ -50,16 +51,25 @@ func reconcile(o OpenTxn, t *txn, whole bool) finding {
 			}
 			return finding{do: join}
 		}
-		return hanging(o, t)
+		belongs = t.clientTV == 2 && follows(o, t)
 	case CompleteCommit, CompleteAbort:
 		if ended(o, t) {
 			return finding{do: mark, commit: t.state == CompleteCommit, epoch: o.Epoch + 1, version: 2}
 		}
 	}
-	if current && t.epoch == o.Epoch {
+	if belongs {
 		return finding{do: register}
 	}
 	return hanging(o, t)
+}
+
+// follows reports whether the open transaction is the one after a decided one. Its pair was told with a Complete, and
+// neither that record nor the registration behind it is in the journal: one flush, which failed, was to take both.
+func follows(o OpenTxn, t *txn) bool {
+	if t.nextPID != -1 { // it ended at the highest epoch
+		return t.nextPID == o.PID && o.Epoch == 0
+	}
+	return t.pid == o.PID && t.epoch == o.Epoch
 }
 
 // ended reports whether a completed transaction is the one that is open: its end raised the epoch under transaction
@@ -166,21 +176,27 @@ func (s *shard) holdBack(e *entry) (release func()) {
 	return func() { e.held-- }
 }
 
-// registerOpen registers a partition, and tries again for as long as that is what its transaction needs.
+// registerOpen registers a partition, and tries again for as long as that is what its transaction needs. A decided
+// transaction of the id is completed first: the open one comes after it, and must not get its outcome.
 func (s *shard) registerOpen(o OpenTxn, e *entry, pause time.Duration, release func()) {
+	again := func() {
+		if s.entries[e.id] != e || reconcile(o, &e.t, true).do != register {
+			release()
+			return
+		}
+		s.registerOpen(o, e, pause, release)
+	}
+	if e.t.state == PrepareCommit || e.t.state == PrepareAbort {
+		e.behind = append(e.behind, again)
+		return
+	}
 	s.register(e, o.TP, func(err error) {
 		if err == nil || s.offline {
 			release()
 			return
 		}
 		pause = longer(pause)
-		s.after(pause, func() {
-			if s.entries[e.id] != e || reconcile(o, &e.t, true).do != register {
-				release()
-				return
-			}
-			s.registerOpen(o, e, pause, release)
-		})
+		s.after(pause, again)
 	})
 }
 

@@ -20,6 +20,7 @@ func TestReconcileTable(t *testing.T) {
 		return &v
 	}
 	prev := func(v *txn, pid int64) *txn { v.prevPID = pid; return v }
+	following := func(v *txn, pid int64) *txn { v.nextPID = pid; return v }
 	unnamed := TP{Topic: "x"}
 	recreated := TP{Topic: "x", ID: [16]byte{9}}
 	abort := func(epoch int16) finding { return finding{do: mark, epoch: epoch, version: 2} }
@@ -51,8 +52,19 @@ func TestReconcileTable(t *testing.T) {
 		{"PrepareCommit of a later transaction, TV2", 3, at(PrepareCommit, 7, 5, 2, x0), abort(5)},
 		{"PrepareCommit of a later transaction, TV1", 3, at(PrepareCommit, 7, 4, 0, x0), abort(4)},
 		{"PrepareAbort of a later transaction", 3, at(PrepareAbort, 7, 9, 2, x0), abort(9)},
-		{"PrepareCommit of the epoch itself, TV2", 3, at(PrepareCommit, 7, 3, 2, x0), abort(4)},
 		{"PrepareCommit of the producer id after it", 3, prev(at(PrepareCommit, 8, 4, 2), 7), abort(4)},
+
+		{"PrepareCommit of the one before, TV2", 3, at(PrepareCommit, 7, 3, 2, tp("x", 1)), finding{do: register}},
+		{"the same, with this partition in it", 3, at(PrepareCommit, 7, 3, 2, x0), finding{do: register}},
+		{"PrepareAbort of the one before, TV2", 3, at(PrepareAbort, 7, 3, 2), finding{do: register}},
+		{"PrepareCommit of the one before the overflow", 0, following(at(PrepareCommit, 6, 32767, 2, x0), 7),
+			finding{do: register}},
+		{"PrepareAbort of the one before the overflow", 0, following(at(PrepareAbort, 6, 32767, 2), 7),
+			finding{do: register}},
+		{"the same, by the producer id before", 32767, following(at(PrepareCommit, 7, 32767, 2), 8),
+			finding{do: mark, epoch: 32767}},
+		{"the same, an epoch nobody was given", 1, following(at(PrepareCommit, 6, 32767, 2), 7), abort(2)},
+		{"the same, TV1", 0, following(at(PrepareAbort, 6, 32767, 0), 7), abort(1)},
 
 		{"CompleteCommit, TV2, next epoch", 3, at(CompleteCommit, 7, 4, 2), outcome(true, 4)},
 		{"CompleteAbort, TV2, next epoch", 3, at(CompleteAbort, 7, 4, 2), outcome(false, 4)},
@@ -157,6 +169,62 @@ func TestReconcileRegisters(t *testing.T) {
 	n.tick(61 * time.Second)
 	if m := n.sink.markers(); len(m) != 2 || m[0].m.Commit || m[0].m.Epoch != at.Epoch+1 {
 		t.Fatalf("after the timeout: %+v", m)
+	}
+}
+
+// Complete and the registration of the next transaction were lost in one flush: its partition is registered once the
+// decided one is completed, and gets nothing before. So it is at a start, and while requests are served, also where the
+// decided one had no epoch left.
+func TestReconcileRegistersBehindDecided(t *testing.T) {
+	for _, high := range []bool{false, true} {
+		for _, serving := range []bool{false, true} {
+			r := newRig(t)
+			at := r.fresh("a")
+			if high {
+				r.s.entries["a"].t.epoch, at.Epoch = maxClientEpoch, maxClientEpoch
+			}
+			r.add("a", at, 2, tp("x", 0))
+			after := r.end("a", at, 2, true).out
+			if high != (after.PID != at.PID) {
+				t.Fatalf("behind %+v comes %+v", at, after)
+			}
+			open := found(after, tp("x", 0))
+			n := &rig{t: t, j: r.j.prefix(3), clk: r.clk, ids: r.ids, sink: &fakeSink{hold: true}}
+			n.c = New(r.c.cfg, n.ids, n.sink, nil, n.clk)
+			t.Cleanup(n.c.Close)
+			atStart := open
+			if serving {
+				atStart = nil
+			}
+			if err := n.c.Recover(t.Context(), []Journal{n.j}, 8, atStart); err != nil {
+				t.Fatal(err)
+			}
+			if n.s = n.c.all()[0]; serving {
+				n.c.Reconcile(open, always)
+			}
+			n.tick(300 * time.Millisecond)
+			m := n.sink.markers()
+			if x := n.state("a"); x.state != PrepareCommit || len(m) != 1 || m[0].m.PID != at.PID {
+				t.Fatalf("high %v, serving %v: %+v, markers %+v", high, serving, x, m)
+			}
+			n.j.refuse = []error{nil, errTest}
+			n.sink.flush()
+			if x := n.state("a"); x.state != CompleteCommit {
+				t.Fatalf("high %v, serving %v: %+v", high, serving, x)
+			}
+			_, done := n.add("a", after, 2, tp("x", 1))
+			done.want(t, kerr.ConcurrentTransactions) // held back
+			n.tick(100 * time.Millisecond)
+			if x := n.state("a"); x.state != Ongoing || !reflect.DeepEqual(x.tps, []TP{tp("x", 0)}) {
+				t.Fatalf("high %v, serving %v: %+v", high, serving, x)
+			}
+			ended := n.end("a", after, 2, true)
+			n.sink.flush()
+			ended.want(t, nil)
+			if m := n.sink.markers(); len(m) != 2 || !m[1].m.Commit || m[1].m.PID != after.PID {
+				t.Fatalf("high %v, serving %v: %+v", high, serving, m)
+			}
+		}
 	}
 }
 

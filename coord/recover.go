@@ -80,7 +80,7 @@ func highest(shards []*shard, open []OpenTxn) int64 {
 	pid := int64(-1)
 	for _, s := range shards {
 		for _, e := range s.entries {
-			for _, id := range [...]int64{e.t.pid, e.t.prevPID, e.t.nextPID} {
+			for _, id := range e.t.pids() {
 				if id < FoundPIDsBelow {
 					pid = max(pid, id)
 				}

@@ -1,6 +1,9 @@
 package coord
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Reconcile settles open transactions of partitions that serve again after they did not, by the table that Recover goes
 // by for those found at start, while requests are served: what no id owns is aborted, what its id knows stays. open is
@@ -24,7 +27,7 @@ func (c *Coordinator) Reconcile(open []OpenTxn, still func(OpenTxn) bool) {
 	}
 }
 
-// owner is an id that has or had a producer id.
+// owner is an id that has, had or will have a producer id.
 type owner struct {
 	s *shard
 	e *entry
@@ -54,15 +57,25 @@ func (s *shard) owners(asked map[int64]struct{}, q *search) {
 	q.answer(found, true)
 }
 
-// find adds the ids of the shard that have or had one of the producer ids asked for.
+// find adds the ids of the shard that have, had or will have one of the producer ids asked for.
 func (s *shard) find(asked map[int64]struct{}, found map[int64]owner) {
 	for _, e := range s.entries {
-		for _, pid := range [...]int64{e.t.prevPID, e.t.pid} {
+		for _, pid := range e.t.pids() {
 			if _, ok := asked[pid]; ok && pid >= 0 {
 				found[pid] = owner{s, e}
 			}
 		}
 	}
+}
+
+// pids are the producer ids of an id, -1 for none: the one before, the one it gets when its decided transaction is
+// completed, and its own.
+func (t *txn) pids() [3]int64 { return [...]int64{t.prevPID, t.nextPID, t.pid} }
+
+// has reports whether pid is one of them.
+func (t *txn) has(pid int64) bool {
+	pids := t.pids()
+	return slices.Contains(pids[:], pid)
 }
 
 // answer takes the answer of one shard; after the last one the transactions go to their owners.
@@ -93,7 +106,7 @@ func (s *shard) reopened(o OpenTxn, e *entry, q *search) {
 	if s.refusal() != nil {
 		return
 	}
-	if e != nil && (s.entries[e.id] != e || e.t.pid != o.PID && e.t.prevPID != o.PID) {
+	if e != nil && (s.entries[e.id] != e || !e.t.has(o.PID)) {
 		e = nil // expired or with another producer id by now: nobody's
 	}
 	if e != nil && s.busy(e) {

@@ -54,6 +54,7 @@ type entry struct {
 	seq, durable uint64 // records written, records durable
 	waits        []wait
 	later        []func() // run when flight is 0 again
+	behind       []func() // run when the decided transaction is complete
 
 	ends     time.Duration // of the transaction or of the id, monotonic
 	deadline time.Duration // when a tick looks at it next, at the end at the latest

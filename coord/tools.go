@@ -33,14 +33,14 @@ type Fate uint8
 // The fates.
 const (
 	Owned      Fate = iota // its id knows of it
-	Registered             // it belongs to the present transaction of its id, which does not know the partition
+	Registered             // it belongs to the present transaction of its id or, behind a decided one, to the next
 	Joined                 // it belongs to the decided transaction of its id, which does not know the partition
 	Finished               // its id has ended it: the partition's marker is missing
 	Hanging                // nobody will ever end it: aborted
 )
 
-// Judge tells the fate of an open transaction by the last record of the id that has its producer id now or had it
-// before, nil: no id has. It is the rule that Recover goes by, for tools.
+// Judge tells the fate of an open transaction by the last record of the id that has, had or will have its producer id,
+// nil: no id has. It is the rule that Recover goes by, for tools.
 func Judge(o OpenTxn, owner *Logged) Fate {
 	var t *txn
 	if owner != nil {

@@ -217,8 +217,10 @@ func (x *crossCheck) owned() {
 			continue
 		}
 		for _, l := range p.journal.ids {
-			if l.last.PrevPID >= 0 && x.owners[l.last.PrevPID] == nil {
-				x.owners[l.last.PrevPID] = &l.last
+			for _, pid := range [...]int64{l.last.PrevPID, l.last.NextPID} {
+				if pid >= 0 && x.owners[pid] == nil {
+					x.owners[pid] = &l.last
+				}
 			}
 		}
 	}
