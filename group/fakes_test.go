@@ -16,6 +16,8 @@ type fakeJournal struct {
 	mu      sync.Mutex
 	held    bool // batches wait for flush
 	fail    error
+	most    int // bytes of a batch, 0: any
+	refused int // batches that were larger
 	logged  []Replayed
 	start   int64
 	end     int64
@@ -43,6 +45,12 @@ func (j *fakeJournal) Append(recs []Record, pid int64, epoch int16, guard uint64
 		err := j.fail
 		j.mu.Unlock()
 		done(0, err)
+		return
+	}
+	if j.most > 0 && sizeOf(recs) > j.most {
+		j.refused++
+		j.mu.Unlock()
+		done(0, ErrTooLarge)
 		return
 	}
 	if _, isOpen := j.open[pid]; pid >= 0 && !isOpen {

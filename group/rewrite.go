@@ -25,6 +25,7 @@ type rewrite struct {
 	upTo   int64
 	groups []string // with offsets to look at
 	keys   []string // other records to look at
+	most   int      // bytes of the next batch, 0: rewriteBytes
 }
 
 // maintain begins a rewrite or a snapshot when enough records have come.
@@ -76,8 +77,9 @@ func (s *shard) rewriteStep() {
 	case len(recs) > 0:
 		s.append(recs, func(_ int64, code *kerr.Error) {
 			rest := time.Duration(0)
-			if code != nil {
+			if s.rewrite.most = 0; code != nil {
 				rest = rewriteRest
+				s.rewrite.most = max(sizeOf(recs)/2, 1) // the log may take less than it did
 			}
 			s.after(rest, s.rewriteStep)
 		})
@@ -90,24 +92,42 @@ func (s *shard) rewriteStep() {
 
 // batchLimit gathers records up to the limits of a step.
 type batchLimit struct {
-	recs  []Record
-	bytes int
+	recs        []Record
+	bytes, most int
+	full        bool
 }
 
-func (b *batchLimit) full() bool { return len(b.recs) >= rewriteRecords || b.bytes >= rewriteBytes }
-
-func (b *batchLimit) add(r Record) {
+// add takes r unless the batch would pass its limits with it; then it is full. The first record always fits: it was
+// written alone or among others before, and a journal that has no room for it beside others may have it alone.
+func (b *batchLimit) add(r Record) bool {
+	n := sizeOf([]Record{r})
+	if b.full = b.full || len(b.recs) == rewriteRecords || len(b.recs) > 0 && b.bytes+n > b.most; b.full {
+		return false
+	}
 	b.recs = append(b.recs, r)
-	b.bytes += len(r.Key) + len(r.Value)
+	b.bytes += n
+	return true
+}
+
+// sizeOf is what records take in a batch, about.
+func sizeOf(recs []Record) (n int) {
+	const overhead = 16
+	for _, r := range recs {
+		n += len(r.Key) + len(r.Value) + overhead
+	}
+	return n
 }
 
 // rewriteBatch takes the next records to append again. What it could not finish stays on the lists.
 func (s *shard) rewriteBatch() []Record {
-	var b batchLimit
+	b := batchLimit{most: rewriteBytes}
+	if s.rewrite.most > 0 {
+		b.most = min(b.most, s.rewrite.most)
+	}
 	flying := s.flyingKeys()
 	var left []string
 	for i, key := range s.rewrite.keys {
-		if b.full() {
+		if b.full {
 			left = append(left, s.rewrite.keys[i:]...)
 			break
 		}
@@ -118,12 +138,12 @@ func (s *shard) rewriteBatch() []Record {
 			left = append(left, key)
 		default:
 			b.add(Record{Key: []byte(key), Value: o.value})
-			left = append(left, key) // until the record is applied
+			left = append(left, key) // until the record is applied, or if it did not fit
 		}
 	}
 	s.rewrite.keys, left = left, nil
 	for i, id := range s.rewrite.groups {
-		if b.full() {
+		if b.full {
 			left = append(left, s.rewrite.groups[i:]...)
 			break
 		}
@@ -143,7 +163,7 @@ func (s *shard) rewriteGroup(g *group, b *batchLimit, flying map[string]bool) bo
 			continue
 		}
 		finished = false
-		if b.full() {
+		if b.full {
 			return false
 		}
 		if g.offsets.isStaged(k) {

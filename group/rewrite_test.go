@@ -194,3 +194,47 @@ func TestRewriteRests(t *testing.T) {
 		t.Fatalf("journal [%d, %d)", w.j.Start(), w.j.End())
 	}
 }
+
+// TestRewriteOfLargeRecords: a record that would take a batch past what the journal takes waits for the next one, and
+// where the journal takes less than it did, batches become smaller until they fit.
+func TestRewriteOfLargeRecords(t *testing.T) {
+	w := rewriteWorld(t)
+	s := (*w.m.shards.Load())[0]
+	last := map[string]int{}
+	for i, size := range []int{200 << 10, 1000 << 10, 50 << 10, 1000 << 10, 300 << 10, 250 << 10, 10 << 10} {
+		key := []byte{0, 10, 0, 1, 'a' + byte(i)}
+		last[string(key)] = size
+		s.append([]Record{{Key: key, Value: make([]byte, size)}}, func(int64, *kerr.Error) {})
+	}
+	for i := int64(0); i < 60; i++ {
+		w.mustCommit(plain("g", 0, i))
+	}
+	w.j.most = 1<<20 - 12<<10
+	w.advance(10 * time.Second)
+	if w.j.Start() < 60 || w.j.refused > 0 {
+		t.Fatalf("log start %d, %d batches were too large", w.j.Start(), w.j.refused)
+	}
+	before := w.j.Start()
+	w.j.most = 1100 << 10
+	for i := range int64(100) {
+		w.mustCommit(plain("g", 0, i))
+	}
+	w.j.most = 55 << 10
+	for k, size := range last {
+		if size > w.j.most-1<<10 {
+			s.append([]Record{{Key: []byte(k)}}, func(int64, *kerr.Error) {})
+			delete(last, k)
+		}
+	}
+	w.advance(30 * time.Second)
+	if w.j.Start() < before+60 {
+		t.Fatalf("with smaller batches: log start %d, before %d", w.j.Start(), before)
+	}
+	w.restart()
+	s = (*w.m.shards.Load())[0]
+	for k, size := range last {
+		if got := len(s.others[k].value); got != size {
+			t.Errorf("%q has %d bytes, want %d", k, got, size)
+		}
+	}
+}
