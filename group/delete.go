@@ -24,16 +24,21 @@ func (m *Manager) Delete(id string, done func(*kerr.Error)) {
 }
 
 // remove writes the tombstones of a group without members, also those of commits that are on their way, and forgets it
-// once they are durable. Until then the group is dead: requests for it are answered COORDINATOR_NOT_AVAILABLE.
+// once they are durable. Until then the group is dead: requests for it are answered COORDINATOR_NOT_AVAILABLE. Those of
+// the group itself come last, in one batch: what a failure on the way leaves is the group with fewer offsets.
 func (s *shard) remove(g *group, done codeDone) {
 	g.dead = true
-	recs := g.offsetTombstones()
+	own := []Record{tombstoneClassic(g.id)}
 	if g.consumer != nil {
-		recs = append(recs, g.consumer.tombstones()...)
-	} else {
-		recs = append(recs, tombstoneClassic(g.id))
+		own = g.consumer.tombstones()
 	}
-	s.append(recs, func(_ int64, code *kerr.Error) {
+	batches := cut(g.offsetTombstones())
+	if n := len(batches); n > 0 && len(cut(slices.Concat(batches[n-1], own))) == 1 {
+		batches[n-1] = slices.Concat(batches[n-1], own)
+	} else {
+		batches = append(batches, own)
+	}
+	s.appendAll(batches, func(code *kerr.Error) {
 		g.dead = false
 		if code == nil {
 			g.stop(s)
@@ -41,6 +46,21 @@ func (s *shard) remove(g *group, done codeDone) {
 			s.forget(g)
 		}
 		done(code)
+	})
+}
+
+// appendAll writes batches, each when the one before it is durable, so that no later one is there without it.
+func (s *shard) appendAll(batches [][]Record, done codeDone) {
+	s.append(batches[0], func(_ int64, code *kerr.Error) {
+		rest := batches[1:]
+		switch {
+		case code != nil || len(rest) == 0:
+			done(code)
+		case s.closing:
+			done(kerr.CoordinatorNotAvailable)
+		default:
+			s.appendAll(rest, done)
+		}
 	})
 }
 

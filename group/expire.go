@@ -7,7 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// A pass over the groups of a shard goes in steps of so many groups, and so many tombstones in a batch.
+// A pass over the groups of a shard goes in steps of so many groups, and so many tombstones in a batch, or as many as
+// rewriteBytes takes.
 const (
 	expireGroups = 1000
 	expireBatch  = 1000
@@ -56,6 +57,10 @@ func (s *shard) expire(g *group, flying map[string]bool) {
 		}
 		keys = append(keys, k)
 	}
+	recs := make([]Record, len(keys))
+	for i, k := range keys {
+		recs[i].Key = offsetKey(g.id, k)
+	}
 	removed := len(keys)
 	told := func(code *kerr.Error) {
 		if f := s.m.cfg.Events.Expired; f != nil && code == nil && removed > 0 {
@@ -70,9 +75,8 @@ func (s *shard) expire(g *group, flying map[string]bool) {
 	if removed == 0 {
 		return
 	}
-	recs := make([]Record, removed)
-	for i, k := range keys {
-		recs[i].Key = offsetKey(g.id, k)
+	if batches := cut(recs); len(batches) > 1 { // the id of the group is long
+		recs, removed, more = batches[0], len(batches[0]), true
 	}
 	s.append(recs, func(_ int64, code *kerr.Error) {
 		told(code)
@@ -137,19 +141,35 @@ func (s *shard) topicsDeleted(topics []TP, done func(error)) {
 		done(nil)
 		return
 	}
-	all := newGather(1+(len(recs)-1)/expireBatch, done)
-	for len(recs) > 0 {
-		n := min(expireBatch, len(recs))
-		s.append(recs[:n:n], func(_ int64, code *kerr.Error) {
+	batches := cut(recs)
+	all := newGather(len(batches), done)
+	for _, recs := range batches {
+		s.append(recs, func(_ int64, code *kerr.Error) {
 			var err error
 			if code != nil {
 				err = code
 			}
 			all.one(err)
 		})
-		recs = recs[n:]
 	}
 	all.one(nil)
+}
+
+// cut divides tombstones into batches that a journal takes.
+func cut(recs []Record) (batches [][]Record) {
+	first, bytes := 0, 0
+	for i := range recs {
+		n := sizeOf(recs[i : i+1])
+		if i-first == expireBatch || i > first && bytes+n > rewriteBytes {
+			batches = append(batches, recs[first:i:i])
+			first, bytes = i, 0
+		}
+		bytes += n
+	}
+	if first < len(recs) {
+		batches = append(batches, recs[first:])
+	}
+	return batches
 }
 
 // offsetsOf gives a tombstone for every offset of the topics.

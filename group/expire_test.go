@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -283,5 +284,47 @@ func TestTopicsDeleted(t *testing.T) {
 	var code *kerr.Error
 	if n != 3 || !errors.As(err, &code) || code != kerr.NotCoordinator {
 		t.Fatalf("journal failed: told %d times, %v", n, err)
+	}
+}
+
+// TestDeleteOfALargeGroup: its tombstones go in batches that the journal takes, the group's own last. What a failure on
+// the way leaves is a group that can be deleted.
+func TestDeleteOfALargeGroup(t *testing.T) {
+	for _, id := range []string{"g", strings.Repeat("g", 5000)} {
+		w := newWorld(t, testConfig())
+		n := int32(12_000)
+		if len(id) > 1 {
+			n = 400
+		}
+		w.topics.set("orders", 1, n)
+		for p := range n {
+			w.mustCommit(plain(id, p, 1))
+		}
+		w.j.most = 300 << 10
+		w.j.held = true
+		var got []*kerr.Error
+		w.m.Delete(id, func(c *kerr.Error) { got = append(got, c) })
+		first := w.j.waiting[0]
+		w.j.waiting, w.j.durable = nil, first.end
+		first.done(first.base, nil)
+		w.j.breakAll(ErrStorage)
+		g := w.group(id)
+		if len(got) != 1 || got[0] == nil || g == nil || g.dead || len(g.offsets.live) == 0 {
+			t.Fatalf("a failure on the way: answers %v, group %v", got, g != nil)
+		}
+		w.j.held = false
+		if w.m.Delete(id, func(c *kerr.Error) { got = append(got, c) }); len(got) != 2 || got[1] != nil {
+			t.Fatalf("answers %v", got)
+		}
+		last := w.j.logged[len(w.j.logged)-1].Record
+		if string(last.Key) != string(tombstoneClassic(id).Key) || last.Value != nil {
+			t.Errorf("the last record is %q", last.Key)
+		}
+		for range 2 {
+			if w.group(id) != nil {
+				t.Fatal("the group is there")
+			}
+			w.restart()
+		}
 	}
 }
