@@ -120,6 +120,7 @@ func (c *Coordinator) Reload(index int, j Journal, open []OpenTxn) error {
 	if err != nil {
 		s.post(func() { s.fail(err) })
 	} else {
+		c.ids.Above(highest([]*shard{s}, nil)) // one that could not be read at the start may know higher ones
 		reconcileAll([]*shard{s}, open, false)
 	}
 	s.live()

@@ -185,3 +185,18 @@ func TestRecoverReloadCloseConcurrently(t *testing.T) {
 		}
 	})
 }
+
+// A journal that could not be read at the start, or that was replaced, may know producer ids above those given out.
+func TestReloadKeepsIDsAbove(t *testing.T) {
+	r := newRig(t)
+	v := newTxn(700_000)
+	v.state, v.epoch, v.timeoutMs, v.nextPID = PrepareCommit, maxClientEpoch, 1000, 700_005
+	j := &fakeJournal{}
+	j.Append([]Record{r.s.record("b", &v, -1)}, false, func(int64, error) {}, func(error) {})
+	if err := r.c.Reload(0, j, nil); err != nil {
+		t.Fatal(err)
+	}
+	if at := r.fresh("c"); at.PID <= 700_005 {
+		t.Fatalf("producer id %d, and 700005 is known", at.PID)
+	}
+}
