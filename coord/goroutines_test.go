@@ -125,3 +125,26 @@ func runClient(t *testing.T, c *Coordinator, id string, n int) {
 		}
 	}
 }
+
+// TestRequestBehindStop: a request that has passed the test for Close, and is in the queue behind the end of its shard,
+// is answered.
+func TestRequestBehindStop(t *testing.T) {
+	r := newRig(t)
+	at := r.fresh("a")
+	var replies []*reply
+	dropped := new(reply)
+	r.s.post(func() {
+		r.s.stop(kerr.CoordinatorNotAvailable)
+		_, done := r.add("a", at, 2, tp("x", 0))
+		replies = append(replies, r.init(InitIn{TxnID: "b", PID: -1, Epoch: -1}), r.end("a", at, 2, false), done)
+		r.c.TopicsDeleted([][16]byte{tp("x", 0).ID}, func(error) { dropped.n++ })
+	})
+	for i, p := range replies {
+		if p.n != 1 || p.code != kerr.NotCoordinator {
+			t.Errorf("request %d: %d answers, %v", i, p.n, p.code)
+		}
+	}
+	if dropped.n != 1 {
+		t.Errorf("TopicsDeleted: %d answers", dropped.n)
+	}
+}

@@ -134,9 +134,11 @@ func (s *shard) drain() (stopped bool) {
 	}
 }
 
-// stop refuses further posts and, behind what is in the queue, answers what waits with code; the goroutine ends.
+// stop refuses further posts and, behind what is in the queue, answers what waits with code; the goroutine ends. A
+// request that has come in behind it still runs, and is refused: nothing it began would come back to the shard.
 func (s *shard) stop(code *kerr.Error) {
 	s.post(func() {
+		s.offline = true
 		s.mu.Lock()
 		s.stopped = true
 		s.mu.Unlock()
