@@ -79,7 +79,7 @@ var plants = []plant{
 			{"coord/end.go", "s.change(e, st, nothing, func(code *kerr.Error) {", "s.change(e, st, func(code *kerr.Error) {"},
 			{"coord/end.go", "s.complete(e, false, answer)\n\t\t})", "s.complete(e, false, answer)\n\t\t}, nothing)"},
 		},
-		finds: `I10|I12|is aborted|is committed`, seeds: 1500, txns: true,
+		finds: `I10|I12|is aborted|is committed|hangs`, seeds: 1500, txns: true,
 	},
 	{
 		name: "shows one offset above the last stable one",
@@ -108,6 +108,13 @@ var plants = []plant{
 			"coord/reconcile.go", "return finding{do: register}", "return finding{do: mark, epoch: o.Epoch}",
 		}},
 		finds: `I8|I10|is aborted`, seeds: 2000, txns: true,
+	},
+	{
+		name: "aborts what lies behind a decided transaction",
+		edits: []edit{{
+			"coord/reconcile.go", "belongs = t.clientTV == 2 && follows(o, t)", "belongs = follows(o, t) && t == nil",
+		}},
+		finds: `I10|is aborted`, seeds: 2000, txns: true,
 	},
 }
 

@@ -35,12 +35,13 @@ const (
 	TxnCut                     // power cut
 	TxnMine                    // death in the middle of an operation to come
 	TxnRestart                 // clean stop and start
+	TxnSick                    // a flush of a coordinator's journal fails, and the journal is opened anew
 	txnKinds
 )
 
 var txnKindNames = [txnKinds]string{
 	"act", "take-over", "zombie", "delay", "half", "arrive", "plain", "plain-bad", "commit", "fetch", "flush", "tick",
-	"delete", "kill", "cut", "mine", "restart",
+	"delete", "kill", "cut", "mine", "restart", "sick",
 }
 
 // TxnOp is one operation; its dice are its own, so that it means the same in a shorter script.
@@ -64,7 +65,7 @@ func TxnScript(seed uint64) (TxnSetup, []TxnOp) {
 	weights := [txnKinds]int{
 		TxnAct: 60, TxnTakeOver: 3, TxnZombie: 4, TxnDelay: 2, TxnHalf: 2, TxnArrive: 5, TxnPlain: 4, TxnPlainBad: 1,
 		TxnCommit: 2, TxnFetch: 4, TxnFlush: 35, TxnTick: 8, TxnDelete: 1, TxnKill: s.Deaths, TxnCut: s.Deaths,
-		TxnMine: 2 * s.Deaths, TxnRestart: 1,
+		TxnMine: 2 * s.Deaths, TxnRestart: 1, TxnSick: 1,
 	}
 	total := 0
 	for _, n := range weights {
@@ -123,6 +124,8 @@ func (w *txnWorld) do(o *TxnOp) {
 		w.node.plant(1+r.IntN(pick(r, 5, 30)), pick(r, nil, randomPlan(r)))
 	case TxnRestart:
 		w.restart()
+	case TxnSick:
+		w.sick(id, r)
 	}
 }
 

@@ -69,7 +69,7 @@ type txnWorld struct {
 // TxnStats counts what runs have met.
 type TxnStats struct {
 	Steps, Begun, Committed, Aborted, Fenced, Refused, Kills, Cuts, Mines, Timeouts, Zombies, Late, Deleted,
-	Fetched, Unstable, Restarts int
+	Fetched, Unstable, Restarts, Sick int
 }
 
 func (s *TxnStats) all() map[string]*int {
@@ -78,6 +78,7 @@ func (s *TxnStats) all() map[string]*int {
 		"refusals": &s.Refused, "process deaths": &s.Kills, "power cuts": &s.Cuts, "deaths inside": &s.Mines,
 		"timeouts": &s.Timeouts, "zombies": &s.Zombies, "delayed batches": &s.Late, "deletions": &s.Deleted,
 		"offsets read": &s.Fetched, "unstable offsets": &s.Unstable, "clean restarts": &s.Restarts,
+		"failed flushes of a journal": &s.Sick,
 	}
 }
 
