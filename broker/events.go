@@ -94,6 +94,15 @@ func (e *events) Evicted(producers int, early bool) {
 		"producers", producers)
 }
 
+// Cleaned counts what one turn of compaction did to the log.
+func (e *events) Cleaned(c plog.Cleaned) {
+	e.m.cleanedRead.Add(float64(c.Read))
+	e.m.cleanedWritten.Add(float64(c.Written))
+	e.m.cleanedRecords.Add(float64(c.Removed))
+	e.log.Debug("compacted", "read", c.Read, "written", c.Written, "removed", c.Removed, "segments", c.Segments,
+		"first_dirty", c.FirstDirty)
+}
+
 // noticeKinds says what each kind of notice of the data directory is called and how loud it is.
 var noticeKinds = map[store.NoticeKind]struct {
 	name  string

@@ -30,6 +30,8 @@ type metrics struct {
 	faults                *prometheus.CounterVec
 	cutBytes, cutBatches  prometheus.Counter
 
+	cleanedRead, cleanedWritten, cleanedRecords prometheus.Counter
+
 	requests      [kmsg.MaxKey + 1]prometheus.Counter
 	produceErrors *prometheus.CounterVec
 	badRequests   *prometheus.CounterVec
@@ -117,13 +119,18 @@ func (m *metrics) registerLog() {
 	m.flushedBytes = m.counter("sekali_flushed_bytes_total", "Bytes of logs made durable by flushes.")
 	m.rolled = m.counter("sekali_segments_rolled_total", "Segments begun after the first of their log.")
 	m.faults = m.vec("sekali_storage_faults_total", "Failed operations on storage.", "op")
-	for _, op := range []string{"append", "marker", "flush", "roll", "read", "index", "checkpoint"} {
+	for _, op := range []string{"append", "marker", "flush", "roll", "read", "index", "checkpoint",
+		"compaction"} {
 		m.faults.WithLabelValues(op) // a series that begins above 0 hides its first increase from Prometheus
 	}
 	m.cutBytes = m.counter("sekali_recovery_cut_bytes_total",
 		"Bytes at or above the durable mark that recovery removed, since the process began.")
 	m.cutBatches = m.counter("sekali_recovery_cut_batches_total",
 		"Whole batches among the bytes that recovery removed, since the process began.")
+	m.cleanedRead = m.counter("sekali_compaction_read_bytes_total", "Bytes that compaction read.")
+	m.cleanedWritten = m.counter("sekali_compaction_written_bytes_total", "Bytes that compaction wrote.")
+	m.cleanedRecords = m.counter("sekali_compaction_removed_records_total",
+		"Records and transaction markers that compaction removed.")
 }
 
 // registerWire makes the series about connections and requests.

@@ -48,6 +48,7 @@ func (c *Config) fill() {
 	setDefault(&c.Store.RecoveryThreads, recoveryDefault)
 	setDefault(&c.Store.ProducersMax, producersDefault)
 	setDefault(&c.Store.ProducerExpire, producerExpireDefault)
+	c.Store.Clean = c.Store.Clean.WithDefaults()
 	setDefault(&c.Txns.TimeoutMaxMs, txnTimeoutMaxDefault)
 	setDefault(&c.Txns.IDExpireMs, txnIDExpireDefault)
 	setDefault(&c.Txns.SnapshotEvery, txnSnapshotEvery)

@@ -106,6 +106,19 @@ var serverSettings = sorted(append(engineSettings(), []Setting{
 		1024, math.MaxInt32, func(c *Config) *int32 { return &c.FetchBytesMax }),
 	{Name: "listeners", Type: kmsg.ConfigTypeList, Doc: "Addresses to serve, as NAME://HOST:PORT.",
 		get: getListeners, set: setListeners},
+	millis("log.cleaner.backoff.ms", "How long compaction waits where no log is dirty enough.",
+		func(c *Config) *time.Duration { return &c.Store.Clean.Every }),
+	integer("log.cleaner.dedupe.buffer.size", "Bytes of memory for keys while a log is compacted.",
+		1<<20, math.MaxInt64, func(c *Config) *int64 { return &c.Store.Clean.Bytes }),
+	{Name: "log.cleaner.enable", Type: kmsg.ConfigTypeBoolean, Doc: "Compact topics with cleanup.policy=compact.",
+		get: func(c *Config) string { return strconv.FormatBool(!c.Store.Clean.Off) },
+		set: func(c *Config, v string) error {
+			on, err := parseBool(v)
+			c.Store.Clean.Off = err == nil && !on
+			return err
+		}},
+	integer("log.cleaner.io.max.bytes.per.second", "Bytes a second that compaction reads and writes.",
+		1<<16, math.MaxInt64, func(c *Config) *int64 { return &c.Store.Clean.Rate }),
 	{Name: "log.dir", Type: kmsg.ConfigTypeString, Doc: "The data directory.",
 		get: func(c *Config) string { return c.Store.Dir },
 		set: func(c *Config, v string) error { c.Store.Dir = v; return nil }},

@@ -41,7 +41,8 @@ func TestSettingsRoundTrip(t *testing.T) {
 		"sekali.request.other.max.bytes": "65536", "socket.request.max.bytes": "65536",
 		"transaction.partition.verification.enable": "false", "transaction.state.log.segment.bytes": "2000000",
 		"offsets.topic.segment.bytes": "3000000",
-		"log.segment.bytes":           "5000000", "log.retention.ms": "1234567",
+		"log.cleaner.enable":          "false", "log.cleaner.dedupe.buffer.size": "2000000",
+		"log.cleaner.io.max.bytes.per.second": "70000", "log.segment.bytes": "5000000", "log.retention.ms": "1234567",
 	}
 	c := Config{Listeners: []Listener{{Name: "PLAINTEXT", Addr: "127.0.0.1:9092"}}}
 	names := []string{"log.segment.bytes", "log.retention.ms"}

@@ -217,6 +217,29 @@ func (l *Log) persistLocked(kind MarkKind, offset int64) error {
 	return err
 }
 
+// dropSnapshots removes the snapshots of offsets below one up to which compaction is about to rewrite the log: a scan
+// from one that knows of an open transaction would wait for a marker that may be gone. The recovery point lies at or
+// above it; chore is held.
+func (l *Log) dropSnapshots(below int64) error {
+	kept := l.ck.files[:0:0]
+	var err error
+	for _, at := range l.ck.files {
+		if at >= below || err != nil {
+			kept = append(kept, at)
+			continue
+		}
+		if err = gone(l.o.FS.Remove(path.Join(l.o.Dir, segment.Name(at, snapshotSuffix)))); err != nil {
+			l.o.Events.Fault("producer snapshot", err)
+			kept = append(kept, at)
+		}
+	}
+	l.ck.files = kept
+	if err == nil {
+		err = l.o.FS.SyncDir(l.o.Dir)
+	}
+	return err
+}
+
 // pruneSnapshots removes the snapshots no start can use any more (spec: producer state, 7): those below the first
 // segment, and of those on no segment border all but the newest two at or below the recovery point. What lies above it
 // is not vouched for yet, and must not push out what is. The recovery point is durable (persistPoint).

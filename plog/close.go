@@ -13,6 +13,7 @@ import (
 // write, and so is one that was deleted; closing twice is no error. When it returns, the descriptors and mappings are
 // gone, but for those that fetches not yet released hold.
 func (l *Log) Close() error {
+	defer l.endCleaning()()
 	l.chore.Lock()
 	defer l.chore.Unlock()
 	l.mu.Lock()
@@ -24,6 +25,16 @@ func (l *Log) Close() error {
 	}
 	l.shut(&down{ErrClosed})
 	return err
+}
+
+// endCleaning ends a compaction that runs and keeps others away until the function it returns is called.
+func (l *Log) endCleaning() func() {
+	l.quit.Add(1)
+	l.cleaner.Lock()
+	return func() {
+		l.cleaner.Unlock()
+		l.quit.Add(-1)
+	}
 }
 
 // shut ends the service whatever its state, and lets go of the segments; chore is held.
@@ -92,6 +103,7 @@ func (l *Log) finishSnapshot(end int64) error {
 // removes it. Mappings that are still held keep their bytes. The caller has taken the log out of commit rounds first.
 // It may follow Close, and be repeated after an error.
 func (l *Log) Delete(ctx context.Context) error {
+	defer l.endCleaning()()
 	l.chore.Lock()
 	defer l.chore.Unlock()
 	l.shut(&down{ErrDeleted})

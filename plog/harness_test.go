@@ -105,6 +105,7 @@ func (e *events) Reject(v pidmap.Verdict) {
 	}
 	e.rejects[v]++
 }
+func (e *events) Cleaned(Cleaned)       {}
 func (e *events) Evicted(n int, _ bool) { e.mu.Lock(); e.evicted += n; e.mu.Unlock() }
 
 func (e *events) faulted() []string {
@@ -150,6 +151,7 @@ func (r *rig) tryOpen(clean bool) error {
 	o := r.o
 	o.FS, o.Clean = r.fs, clean
 	o.Mark, o.Recovery, o.LogStart = r.marks.get(MarkDurable), r.marks.get(MarkRecovery), r.marks.get(MarkStart)
+	o.FirstDirty = r.marks.get(MarkClean)
 	l, rep, err := Open(o)
 	r.log, r.rep = l, rep
 	return err

@@ -50,5 +50,11 @@ const misplacedHeadersMax = 256
 // copyPiece is how many bytes of a segment are copied at once where its cached pages cannot be trusted.
 const copyPiece = 1 << 20
 
+// cleanPiece is how many bytes compaction reads or writes between two looks at the pace and at who wants it to end.
+const cleanPiece = 256 << 10
+
+// cleanRoom is the least a segment that compaction writes has room for, in bytes.
+const cleanRoom = 64 << 10
+
 // cacheLine separates words that different processors write.
 const cacheLine = 64

@@ -34,8 +34,10 @@ type Config struct {
 	IndexInterval int   // index.interval.bytes
 	IndexBytesMax int   // segment.index.bytes
 
-	DeleteHorizonMs, CompactLagMinMs int64
-	BatchBytesMax                    int // max.message.bytes; the broker tests it
+	DeleteHorizonMs int64 // delete.retention.ms
+	CompactLagMinMs int64 // min.compaction.lag.ms
+	CompactLagMaxMs int64 // max.compaction.lag.ms; 0: none
+	BatchBytesMax   int   // max.message.bytes; the broker tests it
 
 	AppendTime bool // message.timestamp.type=LogAppendTime
 	Compact    bool // cleanup.policy has compact: a scan accepts holes between offsets
@@ -62,6 +64,7 @@ type Events interface {
 	Duplicate(old bool)                  // a batch was recognised; old: by the walk back, not by the window
 	Reject(v pidmap.Verdict)             // a batch was refused
 	Evicted(producers int, early bool)   // the cap on producers; early: one was idle for less than 24 h
+	Cleaned(c Cleaned)                   // one call of Clean that did something
 }
 
 // Shared is what all logs of a process use together: sealed-index cache, handle LRU, buffer pool. Its maker owns it and
@@ -153,8 +156,12 @@ type Log struct {
 
 	late lateFaults
 
-	// Taken in this order, each before mu: one housekeeper (Tick, Close, Delete, TruncateTo), one Persist, one writer of
-	// the epoch checkpoint.
+	firstDirty atomic.Int64 // of compaction; above 0 there may be holes. The holder of cleaner stores
+	quit       atomic.Int32 // how many wait for compaction to end
+
+	// Taken in this order, each before mu: one compaction, one housekeeper (Tick, Close, Delete, TruncateTo), one Persist,
+	// one writer of the epoch checkpoint.
+	cleaner sync.Mutex
 	chore   sync.Mutex
 	marks   sync.Mutex
 	epochMu sync.Mutex

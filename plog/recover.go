@@ -96,6 +96,7 @@ func (silent) Synced(time.Duration, int64)       {}
 func (silent) Duplicate(bool)                    {}
 func (silent) Reject(pidmap.Verdict)             {}
 func (silent) Evicted(producers int, early bool) {}
+func (silent) Cleaned(Cleaned)                   {}
 
 // recovery is one Open under way; one goroutine owns it.
 type recovery struct {
@@ -435,6 +436,9 @@ func (l *Log) begin(r *recovery) error {
 		high = spot{offset: r.mark, base: s.ID().Base, pos: pos}
 	}
 	l.end.Store(end)
+	if r.o.FirstDirty > 0 {
+		l.firstDirty.Store(max(min(r.o.FirstDirty, end), 1))
+	}
 	l.lim.set(high, l.stableBelow(high, start))
 	l.lim.start.Store(start)
 	check.Ordered(start, l.lim.stable.Load(), high.offset, end, "I1: watermarks at open")

@@ -15,7 +15,8 @@ var errStale = errors.New("plog: producer epoch falls in the log")
 
 // takeIn replays one stored batch into the producer state: recovery, truncation and followers trust the log and refuse
 // nothing. Aborted transactions are entered in s, the segment that holds the marker, if s takes appends. The checksum
-// counts as the one received only where the log cannot have redone it. stale tells of an epoch that falls.
+// counts as the one received only where neither the log nor compaction can have redone it. stale tells of an epoch that
+// falls.
 func takeIn(m *pidmap.Map, s *segment.Segment, pos int64, v batch.View, touch int64) (stale bool, err error) {
 	pid, epoch := v.Producer()
 	if pid < 0 {
@@ -28,7 +29,7 @@ func takeIn(m *pidmap.Map, s *segment.Segment, pos int64, v batch.View, touch in
 	}
 	b := pidmap.Batch{PID: pid, Epoch: epoch, CRC: v.CRC(), Txn: v.Attrs().Transactional(), Touch: touch}
 	b.FirstSeq, b.LastSeq = v.Sequence()
-	if v.Attrs().AppendTime() {
+	if v.Attrs().AppendTime() || v.Attrs().Horizon() || v.Count() != v.LastOffsetDelta()+1 {
 		b.CRC = 0
 	}
 	return m.Replay(&b, at), nil

@@ -14,6 +14,7 @@ import (
 // anything is cut; producer state, leader epochs and watermarks become what they were at offset. Below the log start
 // nothing is cut: ErrRange. An error after the cut began takes the log offline, and recovery ends the work.
 func (l *Log) TruncateTo(offset int64) error {
+	defer l.endCleaning()()
 	l.chore.Lock()
 	defer l.chore.Unlock()
 	if offset < l.lim.start.Load() || offset > l.end.Load() {

@@ -15,15 +15,15 @@ import (
 type TopicConfig struct {
 	Set map[string]string // as the administrator wrote it; in defaults: by the names of server settings
 	plog.Config
-	MinISR               int32 // min.insync.replicas; above 1 acks=all is refused (19)
-	TimeBeforeMaxMs      int64 // message.timestamp.before.max.ms
-	TimeAfterMaxMs       int64 // message.timestamp.after.max.ms
-	DecompressedBytesMax int32 // max.decompressed.message.bytes
+	MinISR               int32   // min.insync.replicas; above 1 acks=all is refused (19)
+	TimeBeforeMaxMs      int64   // message.timestamp.before.max.ms
+	TimeAfterMaxMs       int64   // message.timestamp.after.max.ms
+	DecompressedBytesMax int32   // max.decompressed.message.bytes
+	CleanRatio           float64 // min.cleanable.dirty.ratio
 
 	base            map[string]string // effective defaults by topic setting, shared by all topics
 	segmentOverride int64             // internal.segment.bytes, 0: not set
 	jitterMs        int64
-	lagMax          int64
 }
 
 // builtin is the configuration of a topic and a server that set nothing.
@@ -78,9 +78,9 @@ func ParseTopic(set map[string]string, defaults TopicConfig) (TopicConfig, error
 
 // consistent tests rules between settings.
 func (c *TopicConfig) consistent() error {
-	if c.CompactLagMinMs > c.lagMax {
+	if c.CompactLagMinMs > c.CompactLagMaxMs {
 		return &InvalidConfigError{Name: "min.compaction.lag.ms", Reason: strconv.FormatInt(c.CompactLagMinMs, 10) +
-			" is more than max.compaction.lag.ms, " + strconv.FormatInt(c.lagMax, 10)}
+			" is more than max.compaction.lag.ms, " + strconv.FormatInt(c.CompactLagMaxMs, 10)}
 	}
 	return nil
 }
@@ -145,6 +145,9 @@ func (c *TopicConfig) forLog(tp TP) plog.Config {
 	p := c.Config
 	if c.segmentOverride > 0 {
 		p.SegmentBytes = c.segmentOverride
+	}
+	if p.Compact {
+		p.SegmentMs = min(p.SegmentMs, p.CompactLagMaxMs) // what is not in a full segment is out of compaction's reach
 	}
 	if c.jitterMs > 0 {
 		share := float64(crc32.ChecksumIEEE([]byte(tp.String()))) / (1 << 32)

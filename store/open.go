@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sekali/internal/clock"
 	"sekali/internal/vfs"
 	"sekali/meta"
 	"sekali/plog"
@@ -24,6 +25,7 @@ func Open(c Config) (*Store, error) {
 	if c.Topic.base == nil {
 		c.Topic = builtin
 	}
+	c.Clean = c.Clean.WithDefaults()
 	s := &Store{
 		c: c, stop: make(chan struct{}), moved: make(chan struct{}), defaults: c.Topic,
 		recoveryFile: newOffsetFile(c.FS, c.Dir, RecoveryFile),
@@ -48,6 +50,9 @@ func Open(c Config) (*Store, error) {
 	s.reserve.mu.Unlock()
 	s.loops.Go(func() { s.watch(ctx, rev) })
 	s.loops.Go(func() { s.sync.run(s.stop) })
+	if !c.Clean.Off && !clock.Simulated(c.Clock) {
+		s.loops.Go(s.cleanLoop)
+	}
 	now := c.Clock.Mono()
 	s.sched.marks, s.sched.sweep, s.sched.told = now, now, map[string]string{}
 	return s, nil

@@ -50,6 +50,7 @@ type server struct {
 type value struct {
 	text string // canonical
 	n    int64
+	f    float64
 	b    bool
 	list []string
 }
@@ -81,7 +82,7 @@ var table = []rule{
 	{name: "cleanup.policy", typ: TypeList, def: "delete", server: byName("log.cleanup.policy"),
 		valid: oneOf("compact", "delete"),
 		doc: "What happens to old data: 'delete' drops segments by retention.ms and retention.bytes; with 'compact' " +
-			"every record must have a key, and in this version all records are kept; with an empty list everything is kept.",
+			"every record must have a key, and of each key the newest record stays; with an empty list everything is kept.",
 		apply: func(c *TopicConfig, v value) {
 			c.Delete, c.Compact = slices.Contains(v.list, "delete"), slices.Contains(v.list, "compact")
 		}},
@@ -133,7 +134,7 @@ var table = []rule{
 	{name: "max.compaction.lag.ms", typ: TypeLong, def: strconv.Itoa(math.MaxInt64),
 		server: byName("log.cleaner.max.compaction.lag.ms"), min: 1, max: math.MaxInt64,
 		doc:   "The longest time a record may stay out of reach of compaction, in milliseconds.",
-		apply: func(c *TopicConfig, v value) { c.lagMax = v.n }},
+		apply: func(c *TopicConfig, v value) { c.CompactLagMaxMs = v.n }},
 	{name: "max.decompressed.message.bytes", typ: TypeInt, def: "67108864",
 		server: byName("max.decompressed.message.bytes"), min: 1, max: 2147483639,
 		doc: "The largest size of a batch after decompression, in bytes. Kafka's default is 2147483639: a batch of a few " +
@@ -156,7 +157,8 @@ var table = []rule{
 		apply: func(c *TopicConfig, v value) { c.AppendTime = v.text == "LogAppendTime" }},
 	{name: "min.cleanable.dirty.ratio", typ: TypeDouble, def: "0.5",
 		server: byName("log.cleaner.min.cleanable.ratio"), max: 1,
-		doc: "The share of a log that must be dirty before compaction cleans it."},
+		doc:   "The share of a log that must be dirty before compaction cleans it.",
+		apply: func(c *TopicConfig, v value) { c.CleanRatio = v.f }},
 	{name: "min.compaction.lag.ms", typ: TypeLong, def: "0",
 		server: byName("log.cleaner.min.compaction.lag.ms"), max: math.MaxInt64,
 		doc:   "How long a record stays out of reach of compaction at least, in milliseconds.",
@@ -288,6 +290,7 @@ func (r *rule) parse(name, text string) (v value, err error) {
 		if err != nil || f != f || f < float64(r.min) || f > float64(r.max) {
 			return bad("the value must be a number between %d and %d", r.min, r.max)
 		}
+		v.f = f
 	case TypeList:
 		return r.parseList(name, text)
 	}

@@ -43,6 +43,7 @@ type Config struct {
 	RecoveryThreads int           // partitions opened or closed at a time; 0: 2
 	FilesMax        int           // limit of open files; 0: unknown
 	Rand            io.Reader     // source of ids; nil: crypto/rand
+	Clean           CleanConfig
 }
 
 func (c *Config) threads() int {
@@ -185,6 +186,8 @@ type part struct {
 	retries int           // of the ticker
 	retryAt time.Duration // of the ticker
 	badAt   time.Duration // when it was last seen not to serve; of the ticker
+
+	cleanAfter time.Duration // monotonic: compaction leaves it alone until then; of the cleaner
 }
 
 // Catalog returns the present catalog.

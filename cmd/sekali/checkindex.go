@@ -139,7 +139,8 @@ func (x *indexes) batch(pos int64, v batch.View, aborted *index.AbortedTxn) {
 	}
 }
 
-// spareEntry passes over the entry of an abort marker whose data lay before all that is there: retention took them.
+// spareEntry passes over the entry of an abort marker whose data retention took, for they lay before all that is there,
+// or compaction: it does no harm, and goes with the marker.
 func (x *indexes) spareEntry(v batch.View) {
 	e := x.txn.peek()
 	if e == nil || x.txn.bad != nil {
@@ -148,7 +149,7 @@ func (x *indexes) spareEntry(v batch.View) {
 	version, got := index.TxnAt(e, 0)
 	m, err := batch.ParseMarker(v)
 	if err == nil && version == 0 && !m.Commit && got.PID == m.PID && got.Last == v.LastOffset() &&
-		got.First < x.p.segs0() {
+		(x.p.cleaned || got.First < x.p.segs0()) {
 		x.txn.take()
 	}
 }
@@ -229,7 +230,7 @@ func (x *indexes) txnEntry(want *index.AbortedTxn) {
 	}
 	version, got := index.TxnAt(e, 0)
 	same := got == *want
-	if !x.p.prods.whole {
+	if !x.p.prods.whole || x.p.cleaned {
 		same = got.PID == want.PID && got.Last == want.Last && got.First <= want.First
 	}
 	if version != 0 || !same {

@@ -38,6 +38,8 @@ type partCheck struct {
 	cfg   store.TopicConfig
 	holes bool // compaction, now or before, may have left holes between offsets
 
+	cleaned bool // it has: snapshots and transaction indexes may know of batches that are gone
+
 	segs   []segFile
 	snaps  []int64 // offsets of the producer snapshots, ascending
 	epochs epochCheck
@@ -73,8 +75,8 @@ func (k *checker) part(tp store.TP, set map[string]string) *partCheck {
 	at := store.Place{Topic: tp.Topic, Partition: tp.Partition}
 	p := &partCheck{
 		k: k, dir: path.Join(k.dir, tp.String()), id: tp.ID, cfg: cfg, next: -1, leader: math.MinInt32,
-		holes: cfg.Compact || k.cleaned[at] > 0,
-		out:   &checkedPartition{Topic: tp.Topic, Partition: tp.Partition, Start: -1, End: -1},
+		holes: cfg.Compact || k.cleaned[at] > 0, cleaned: k.cleaned[at] > 0,
+		out: &checkedPartition{Topic: tp.Topic, Partition: tp.Partition, Start: -1, End: -1},
 	}
 	if tp.ID != (store.TopicID{}) {
 		p.out.ID = tp.ID.String()

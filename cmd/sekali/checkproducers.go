@@ -320,10 +320,29 @@ func newest(p *pidmap.Producer) int64 {
 	return p.Stamps[p.N-1].Last
 }
 
+// differsCleaned is differs for a log that was compacted: a snapshot may know of producers and batches whose headers
+// went when nobody counted on them any more, but nothing in the log may be newer than what it knows.
+func differsCleaned(got, want *pidmap.Producer, known bool) string {
+	switch {
+	case !known:
+		return ""
+	case want.Epoch > got.Epoch:
+		return fmt.Sprintf("epoch %d, the log below says %d", got.Epoch, want.Epoch)
+	case got.TxnFirst != want.TxnFirst:
+		return fmt.Sprintf("open transaction from %d, the log below says %d", got.TxnFirst, want.TxnFirst)
+	case got.Epoch == want.Epoch && newest(want) > newest(got):
+		return fmt.Sprintf("a batch up to offset %d, the log below has one up to %d", newest(got), newest(want))
+	}
+	return ""
+}
+
 // differs compares one producer as a snapshot has it with what the batches say. A state from before what was read may
 // know more, one that was forgotten in between less; what both know must agree.
 func (c *producerCheck) differs(got, want *pidmap.Producer, known bool, at int64, trailer bool) string {
 	last := newest(got)
+	if c.p.cleaned && last < at && got.TxnFirst < at {
+		return differsCleaned(got, want, known)
+	}
 	switch {
 	case last >= at || got.TxnFirst >= at:
 		return fmt.Sprintf("offset %d is at or above the snapshot's", max(last, got.TxnFirst))

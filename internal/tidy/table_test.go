@@ -41,12 +41,14 @@ var table = map[string]row{
 		third:   []string{"go.uber.org/goleak", "pgregory.net/rapid"},
 	},
 
+	"clean": {project: []string{"batch", "index", "internal/check"}},
+
 	"plog": {project: []string{
-		"segment", "index", "pidmap", "batch",
+		"clean", "segment", "index", "pidmap", "batch",
 		"internal/vfs", "internal/clock", "internal/buf", "internal/check",
 	}},
 	"store": {
-		project: []string{"plog", "meta", "batch", "internal/vfs", "internal/clock", "internal/check"},
+		project: []string{"plog", "clean", "meta", "batch", "internal/vfs", "internal/clock", "internal/check"},
 		third:   []string{"github.com/cespare/xxhash"},
 	},
 	"coord": {
