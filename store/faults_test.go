@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sekali/batch"
 	"sekali/internal/clock"
 	"sekali/internal/vfs"
 	"sekali/plog"
@@ -638,13 +639,20 @@ func TestFirstStartIsOurs(t *testing.T) {
 	defer mustClose(t, n)
 	n.create(t, "t", 1, map[string]string{"cleanup.policy": "compact,delete", "internal.segment.bytes": "300"})
 	l := log(t, n, "t", 0)
-	for i := range 2 {
-		if _, err := put(l, oneBatch(1, int32(i), strings.Repeat("x", 150))); err != nil { // the second one rolls
+	m.FailSync(dataDir+"/t-0/00000000000000000000.log", 1, syscall.EIO)
+	ins, outs := make([]plog.AppendIn, 2), make([]plog.AppendOut, 2)
+	for i := range ins { // with one call, so that no flush comes between: the second one rolls
+		v := oneBatch(int64(i), 0, strings.Repeat("x", 150))
+		checked, err := v.Validate(batch.Limits{Deep: true})
+		if err != nil {
 			t.Fatal(err)
 		}
+		ins[i] = plog.AppendIn{Batch: v, Checked: checked, Version: 9}
 	}
-	m.FailSync(dataDir+"/t-0/00000000000000000000.log", 1, syscall.EIO)
-	if _, err := putDurable(l, oneBatch(1, 2, "z")); !errors.Is(err, plog.ErrOffline) {
+	if err := l.AppendAll(ins, outs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := putDurable(l, oneBatch(-1, -1, "z")); !errors.Is(err, plog.ErrOffline) {
 		t.Fatalf("flush of a bad disk: %v", err)
 	}
 	n.tick(7)
