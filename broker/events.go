@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"syscall"
 	"time"
 
@@ -119,26 +118,6 @@ var noticeKinds = map[store.NoticeKind]struct {
 	store.NoticeOffline:    {"partition offline", slog.LevelError},
 	store.NoticeReopened:   {"partition serves again", slog.LevelInfo},
 	store.NoticeFault:      {"housekeeping failed and will be tried again", slog.LevelError},
-}
-
-// reopened are partitions that serve again, for the engine to hear of. Any goroutine puts, its ticker takes.
-type reopened struct {
-	mu  sync.Mutex
-	tps []store.TP
-}
-
-func (r *reopened) put(tp store.TP) {
-	r.mu.Lock()
-	r.tps = append(r.tps, tp)
-	r.mu.Unlock()
-}
-
-func (r *reopened) take() []store.TP {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	tps := r.tps
-	r.tps = nil
-	return tps
 }
 
 // notice logs what the data directory wants an operator to read, one line each. It needs s.log alone, so it may be used

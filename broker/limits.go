@@ -65,6 +65,9 @@ const (
 
 	// engineTickEvery is how often coordinator and groups look at their timers.
 	engineTickEvery = 100 * time.Millisecond
+	// reloadFirst and reloadMax bound the pause before a journal that could not be read is read again.
+	reloadFirst = time.Second
+	reloadMax   = time.Minute
 
 	// frameGrace and rateMin bound how long a piece of a frame may take to arrive, and one write to leave beyond its
 	// timeout.

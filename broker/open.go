@@ -119,6 +119,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.ticker.Go(s.housekeep)
 	s.ticker.Go(s.tickEngine)
+	s.ticker.Go(s.reload)
 	return s, nil
 }
 

@@ -266,11 +266,6 @@ func (s *Server) housekeep() {
 // markers is answered by it, also while the server stops.
 func (s *Server) tickEngine() {
 	for s.sleepUnless(engineTickEvery, s.quiet) {
-		for _, tp := range s.reopened.take() {
-			if err := s.engine.Reopened(tp); err != nil {
-				s.log.Error("coordinator was not loaded again", "topic", tp.Topic, "partition", tp.Partition, "err", err)
-			}
-		}
 		s.engine.Tick()
 	}
 }

@@ -23,7 +23,8 @@ type partition struct {
 	clk clock.Clock
 	tp  store.TP
 
-	bound atomic.Pointer[plog.Log]
+	bound    atomic.Pointer[plog.Log]
+	unloaded atomic.Bool // the last replay failed
 
 	mu     sync.Mutex
 	queue  []*waiting // appended and not told, in the order of their offsets
@@ -124,7 +125,8 @@ func (p *partition) tell(w *waiting, err error) {
 
 // replay calls fn for every batch that holds an offset from from on, up to the end there is when it is called. The
 // bytes are read, not mapped: a cold or damaged page is then an error and no fault. fn's view is its own.
-func (p *partition) replay(from int64, fn func(v batch.View) error) error {
+func (p *partition) replay(from int64, fn func(v batch.View) error) (err error) {
+	defer func() { p.unloaded.Store(err != nil) }()
 	l, err := p.log()
 	if err != nil {
 		return err

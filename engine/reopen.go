@@ -14,7 +14,8 @@ import (
 // clients were answered errors meanwhile, and what became of the last records only the log knows. It waits for that.
 // Then the transactions that are open in the partition, or after a partition of the coordinator those of all
 // partitions, are reconciled with what the coordinator knows, as at a start; that goes on behind the return. One caller
-// at a time; before the journals are loaded the start does all this.
+// at a time; before the journals are loaded the start does all this. After an error the shard answers NOT_COORDINATOR,
+// and the partition is among those of Unloaded.
 func (e *Engine) Reopened(tp store.TP) error {
 	e.making.Lock()
 	defer e.making.Unlock()
@@ -36,6 +37,26 @@ func (e *Engine) Reopened(tp store.TP) error {
 	}
 	e.txns.Reconcile(open, e.stillOpen)
 	return nil
+}
+
+// Unloaded lists the partitions of the internal topics that serve while the shard behind them does not, since its
+// journal could not be read, at the start or by Reopened: no handle was left, say. The caller gives each to Reopened
+// again, after a while. Any goroutine may call it.
+func (e *Engine) Unloaded() (tps []store.TP) {
+	for _, parts := range []*[]*partition{e.offsetsParts.Load(), e.txnParts.Load()} {
+		if parts == nil || !e.loaded.Load() {
+			continue
+		}
+		for _, p := range *parts {
+			if !p.unloaded.Load() {
+				continue
+			}
+			if l, err := e.st.Partition(p.tp); err == nil && l.Err() == nil {
+				tps = append(tps, p.tp)
+			}
+		}
+	}
+	return tps
 }
 
 // reload loads the shard of a partition of an internal topic anew; others have none.

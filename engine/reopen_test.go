@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -195,4 +196,74 @@ func TestDeletedTopicWritten(t *testing.T) {
 	if got, code := w.committed("g", fresh); got != -1 || code != nil {
 		t.Errorf("the new topic has the offset %d of the old one, %v", got, code)
 	}
+}
+
+// TestUnloaded: the journals of a shard of transactions and of one of groups cannot be read at the start, though their
+// logs serve: no handle is left. The shards refuse, the partitions are listed, and once they can be read everything is
+// as it was.
+func TestUnloaded(t *testing.T) {
+	fs := vfs.Inject(vfs.NewMem())
+	w := start(t, fs, nil)
+	w.ensure()
+	tp := w.topic("a", 1)[0]
+	p := w.init("x")
+	told := make(chan *kerr.Error, 1)
+	w.append("x", p, 0, true, func(code *kerr.Error) { told <- code }, tp)
+	soon(t, "the registration", told)
+	commit := group.CommitIn{Member: group.Member{Group: "g"}, Version: 8, PID: -1, Epoch: -1, RetainMs: -1,
+		TPs: []group.TP{group.TP(tp)}, Offsets: []group.Offset{{Offset: 5, LeaderEpoch: -1}}}
+	if code, _ := w.commit(commit); code != nil {
+		t.Fatal(code)
+	}
+	w.stop()
+
+	w = start(t, fs, func(*Config) {
+		for _, dir := range []string{
+			fmt.Sprintf("%s-%d", TxnTopic, coord.Partition("x", 2)),
+			fmt.Sprintf("%s-%d", OffsetsTopic, group.Partition("g", 2)),
+		} {
+			fs.Add(vfs.Rule{Op: "readat", Match: dataDir + "/" + dir + "/*.log", Err: syscall.EMFILE})
+		}
+	})
+	if len(w.faults) == 0 {
+		t.Fatal("the start told of no fault")
+	}
+	if _, code := w.end("x", p, true); code != kerr.NotCoordinator {
+		t.Errorf("EndTxn at a shard that is not loaded: %v", code)
+	}
+	if code, _ := w.commit(commit); code != kerr.NotCoordinator {
+		t.Errorf("a commit at a shard that is not loaded: %v", code)
+	}
+	left := w.e.Unloaded()
+	if len(left) != 2 {
+		t.Fatalf("not loaded: %v, want two partitions", left)
+	}
+	for _, tp := range left {
+		if err := w.e.Reopened(tp); err == nil {
+			t.Errorf("%v was loaded though it cannot be read", tp)
+		}
+	}
+	if again := w.e.Unloaded(); !slices.Equal(again, left) {
+		t.Errorf("not loaded after another try: %v, want %v", again, left)
+	}
+	fs.Clear()
+	for _, tp := range left {
+		if err := w.e.Reopened(tp); err != nil {
+			t.Error(err)
+		}
+	}
+	if again := w.e.Unloaded(); len(again) != 0 {
+		t.Errorf("not loaded at the end: %v", again)
+	}
+	if got, code := w.committed("g", tp); got != 5 || code != nil {
+		t.Errorf("committed %d, %v, want 5", got, code)
+	}
+	eventually(t, "the commit of x", func() bool {
+		_, code := w.end("x", p, true)
+		if code != nil && code != kerr.ConcurrentTransactions {
+			t.Fatalf("its commit: %v", code)
+		}
+		return code == nil
+	})
+	eventually(t, "its marker", func() bool { return w.log(tp).Offsets().Stable == 2 })
 }
