@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -24,6 +26,11 @@ type clientFlags struct {
 
 // client connects lazily; the first request finds out whether somebody listens.
 func (f *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	for _, addr := range f.Bootstrap {
+		if err := checkAddress(addr); err != nil {
+			return nil, err
+		}
+	}
 	b := thisBuild()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(f.Bootstrap...),
@@ -36,6 +43,25 @@ func (f *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	return cl, nil
+}
+
+// checkAddress refuses what is no HOST or HOST:PORT; without a port it is Kafka's 9092.
+func checkAddress(addr string) error {
+	host, port, ok := strings.Cut(addr, ":")
+	if strings.HasPrefix(addr, "[") || strings.Count(addr, ":") > 1 {
+		var err error
+		if host, port, err = net.SplitHostPort(addr); err != nil {
+			return fmt.Errorf("--bootstrap %s is not HOST:PORT", addr)
+		}
+		ok = true
+	}
+	if host == "" {
+		return fmt.Errorf("--bootstrap %q names no host", addr)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); ok && (err != nil || n == 0) {
+		return fmt.Errorf("--bootstrap %s: %q is no port", addr, port)
+	}
+	return nil
 }
 
 // softwareVersion keeps what the protocol allows in a client's version.
@@ -86,7 +112,24 @@ func (f *clientFlags) admin(fn func(ctx context.Context, adm *kadm.Client) error
 	adm.SetTimeoutMillis(int32(f.Timeout.Milliseconds()))
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	return fn(ctx, adm)
+	return unwrapShards(fn(ctx, adm))
+}
+
+// unwrapShards takes the daemon's own answers out of the client's count of requests that failed.
+func unwrapShards(err error) error {
+	var shards *kadm.ShardErrors
+	if !errors.As(err, &shards) || len(shards.Errs) == 0 {
+		return err
+	}
+	var told []error
+	seen := map[string]bool{}
+	for _, e := range shards.Errs {
+		if !seen[e.Err.Error()] {
+			seen[e.Err.Error()] = true
+			told = append(told, e.Err)
+		}
+	}
+	return errors.Join(told...)
 }
 
 // interruptible is a context that ends with SIGINT or SIGTERM.

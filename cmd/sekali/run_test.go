@@ -61,6 +61,23 @@ func TestServeRefusals(t *testing.T) {
 	}
 }
 
+// TestBootstrapAddress: an address that is none is refused with what is wrong about it.
+func TestBootstrapAddress(t *testing.T) {
+	for addr, want := range map[string]string{
+		"foo:bar": `"bar" is no port`, "foo:70000": `"70000" is no port`, "foo:0": `"0" is no port`, ":9092": "names no host",
+		"foo:": `"" is no port`, "a:b:c": "is not HOST:PORT", "[::1": "is not HOST:PORT",
+	} {
+		if code, _, errs := command("", "topic", "list", "-b", addr); code != exitFailed || !strings.Contains(errs, want) {
+			t.Errorf("%s: status %d, said %q, want %q", addr, code, errs, want)
+		}
+	}
+	for _, addr := range []string{"foo", "foo:9092", "127.0.0.1:1", "[::1]:9092"} {
+		if err := checkAddress(addr); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
 // TestNobodyListens: a client command says that nobody answers and what would help, within its time.
 func TestNobodyListens(t *testing.T) {
 	code, _, errs := command("", "topic", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "200ms")

@@ -191,7 +191,7 @@ func (c *txnAbortCmd) Run(io streams) error {
 	return c.admin(func(ctx context.Context, adm *kadm.Client) error {
 		producers, err := openTransactions(ctx, adm, kadm.TopicsSet{c.Topic: {c.Partition: {}}})
 		if err != nil {
-			return err
+			return fmt.Errorf("open transactions of %s-%d: %w", c.Topic, c.Partition, unwrapShards(err))
 		}
 		at := slices.IndexFunc(producers, func(p kadm.DescribedProducer) bool { return p.CurrentTxnStartOffset == c.Start })
 		if at < 0 {

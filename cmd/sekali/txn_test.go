@@ -118,6 +118,8 @@ func TestTxnTools(t *testing.T) {
 	x.must("txn", "find-hanging")
 	at := []string{"txn", "abort", "--topic", "orders", "--partition"}
 	x.refused("no transaction is open in orders-0", append(at, "0", "--start-offset", "0")...)
+	x.refused("sekali: open transactions of nope-0: UNKNOWN_TOPIC_OR_PARTITION",
+		"txn", "abort", "--topic", "nope", "--partition", "0", "--start-offset", "0")
 	x.refused("those that are open start at 0", append(at, "1", "--start-offset", "7")...)
 	x.refused("transactional id pay-1, which is Ongoing", append(at, "1", "--start-offset", "0")...)
 	if out := x.must(append(at, "1", "--start-offset", "0", "--force")...); !strings.Contains(out, "aborted") {
