@@ -269,3 +269,41 @@ func TestDeletedTopicTakesItsOffsetsAlong(t *testing.T) {
 		t.Fatalf("commit by the old id: code %d", code)
 	}
 }
+
+// TestNamedTwice: what a request names again is not described again: an answer is no thousand times as large as what
+// asks for it.
+func TestNamedTwice(t *testing.T) {
+	n, c := grouped(t, nil)
+	id := n.topic("t1", 2, nil)
+	if code := commitCode(t, c, commitRequest(8, "g", id, 7)); code != 0 {
+		t.Fatal(code)
+	}
+	f := kmsg.NewPtrOffsetFetchRequest()
+	f.Version = 8
+	twice := []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t1", Partitions: []int32{0, 0, 1}}, {Topic: "t1",
+		Partitions: []int32{0}}}
+	f.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "g", MemberEpoch: -1, Topics: twice}, {Group: "g",
+		MemberEpoch: -1}}
+	got := call[*kmsg.OffsetFetchResponse](t, c, f).Groups
+	told := 0
+	for _, topic := range got[0].Topics {
+		told += len(topic.Partitions)
+	}
+	if len(got) != 2 || told != 2 || got[1].ErrorCode != 42 || len(got[1].Topics) != 0 {
+		t.Errorf("OffsetFetch: %+v", got)
+	}
+	d := &kmsg.DescribeGroupsRequest{Version: 5, Groups: []string{"g", "g", "h"}}
+	for i, want := range []int16{0, 42, 0} {
+		if g := call[*kmsg.DescribeGroupsResponse](t, c, d).Groups[i]; g.ErrorCode != want {
+			t.Errorf("DescribeGroups %d: code %d, want %d", i, g.ErrorCode, want)
+		}
+	}
+	g := &kmsg.ConsumerGroupDescribeRequest{Groups: []string{"h", "h"}}
+	if got := call[*kmsg.ConsumerGroupDescribeResponse](t, c, g).Groups[1]; got.ErrorCode != 42 {
+		t.Errorf("ConsumerGroupDescribe: code %d", got.ErrorCode)
+	}
+	x := &kmsg.DescribeTransactionsRequest{TransactionalIDs: []string{"x", "x"}}
+	if got := call[*kmsg.DescribeTransactionsResponse](t, c, x).TransactionStates[1]; got.ErrorCode != 42 {
+		t.Errorf("DescribeTransactions: code %d", got.ErrorCode)
+	}
+}

@@ -70,9 +70,16 @@ func assignmentOf(tps []group.TP) *kmsg.ConsumerGroupHeartbeatResponseAssignment
 func (s *Server) handleConsumerGroupDescribe(r *request) kmsg.Response {
 	req := r.msg.(*kmsg.ConsumerGroupDescribeRequest)
 	resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
+	seen := map[string]bool{}
 	for _, id := range req.Groups {
 		out := kmsg.NewConsumerGroupDescribeResponseGroup()
 		out.Group = id
+		if no := again(seen[id]); no != nil {
+			out.ErrorCode, out.ErrorMessage = no.code, text(no.why)
+			resp.Groups = append(resp.Groups, out)
+			continue
+		}
+		seen[id] = true
 		info, code := s.describeGroup(id)
 		why := fmt.Sprintf("Group %s not found.", id)
 		switch {

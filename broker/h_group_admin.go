@@ -29,8 +29,15 @@ func (s *Server) describeGroup(id string) (group.Info, *kerr.Error) {
 func (s *Server) handleDescribeGroups(r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeGroupsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+	seen := map[string]bool{}
 	for _, id := range req.Groups {
 		out := kmsg.DescribeGroupsResponseGroup{Group: id, AuthorizedOperations: noOperations}
+		if no := again(seen[id]); no != nil {
+			out.ErrorCode = no.code
+			resp.Groups = append(resp.Groups, out)
+			continue
+		}
+		seen[id] = true
 		info, code := s.describeGroup(id)
 		why := fmt.Sprintf("Group %s not found.", id)
 		if code == nil && info.Type != group.TypeClassic {

@@ -21,8 +21,14 @@ func (s *Server) handleOffsetFetch(r *request) kmsg.Response {
 		return resp
 	}
 	cat := s.store.Catalog()
+	seen := map[string]bool{}
 	for i := range req.Groups {
 		g := &req.Groups[i]
+		if no := again(seen[g.Group]); no != nil {
+			resp.Groups = append(resp.Groups, kmsg.OffsetFetchResponseGroup{Group: g.Group, ErrorCode: no.code})
+			continue
+		}
+		seen[g.Group] = true
 		in := group.FetchIn{Member: group.Member{Group: g.Group, Generation: -1}, StableOnly: req.RequireStable}
 		if req.Version >= 9 {
 			in.Member.Member, in.Generation = orEmpty(g.MemberID), g.MemberEpoch
@@ -64,8 +70,9 @@ func resolveTopics(g *kmsg.OffsetFetchRequestGroup, ids bool, cat *store.Catalog
 		return nil
 	}
 	out := make([]wantedTopic, len(g.Topics))
+	told := toldOnce{}
 	for i, t := range g.Topics {
-		out[i] = wantedTopic{name: t.Topic, id: t.TopicID, partitions: t.Partitions}
+		out[i] = wantedTopic{name: t.Topic, id: t.TopicID, partitions: told.fresh(t.Topic, t.TopicID, t.Partitions)}
 		if !ids {
 			continue
 		}
@@ -76,6 +83,20 @@ func resolveTopics(g *kmsg.OffsetFetchRequestGroup, ids bool, cat *store.Catalog
 		}
 	}
 	return out
+}
+
+// toldOnce keeps what a request has named: a partition it names again gets no second answer, which could be a thousand
+// times as large as the request.
+type toldOnce map[group.TP]bool
+
+// fresh are the partitions that were not named before.
+func (o toldOnce) fresh(topic string, id [16]byte, partitions []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(partitions), func(p int32) bool {
+		tp := group.TP{Topic: topic, ID: id, Partition: p}
+		was := o[tp]
+		o[tp] = true
+		return was
+	})
 }
 
 // partitionsOf is what the group is asked for; nil asks for all.
@@ -129,7 +150,10 @@ func (t *wantedTopic) answer(found map[group.TP]group.Fetched, ids bool) kmsg.Of
 		part := kmsg.OffsetFetchResponseGroupTopicPartition{
 			Partition: p, Offset: -1, LeaderEpoch: -1, Metadata: text(""), ErrorCode: kerr.UnknownTopicID.Code}
 		if !t.unknown {
-			f := found[t.tp(p)]
+			f, ok := found[t.tp(p)]
+			if !ok { // of a topic that was made anew meanwhile
+				f.Offset.Offset, f.LeaderEpoch = -1, -1
+			}
 			part.Offset, part.LeaderEpoch, part.Metadata = f.Offset.Offset, f.LeaderEpoch, text(f.Metadata)
 			part.ErrorCode = fetchedCode(&f)
 		}
@@ -152,8 +176,9 @@ func (s *Server) fetchOneGroup(req *kmsg.OffsetFetchRequest, resp *kmsg.OffsetFe
 	if req.Topics != nil {
 		topics = make([]wantedTopic, len(req.Topics))
 	}
+	told := toldOnce{}
 	for i, t := range req.Topics {
-		topics[i] = wantedTopic{name: t.Topic, partitions: t.Partitions}
+		topics[i] = wantedTopic{name: t.Topic, partitions: told.fresh(t.Topic, [16]byte{}, t.Partitions)}
 	}
 	in := group.FetchIn{Member: group.Member{Group: req.Group, Generation: -1}, TPs: partitionsOf(topics),
 		StableOnly: req.RequireStable}

@@ -77,8 +77,15 @@ func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string,
 func (s *Server) handleDescribeTransactions(r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeTransactionsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
+	seen := map[string]bool{}
 	for _, id := range req.TransactionalIDs {
 		out := kmsg.DescribeTransactionsResponseTransactionState{TransactionalID: id}
+		if no := again(seen[id]); no != nil {
+			out.ErrorCode = no.code
+			resp.TransactionStates = append(resp.TransactionStates, out)
+			continue
+		}
+		seen[id] = true
 		var info coord.Info
 		code := kerr.TransactionalIDNotFound
 		switch {

@@ -286,11 +286,20 @@ func (c *classic) selected() string {
 
 // common reports whether one of the protocols is supported by every member.
 func (c *classic) common(protocols []Protocol) bool {
-	return slices.ContainsFunc(protocols, func(p Protocol) bool {
-		return !slices.ContainsFunc(c.members, func(m *member) bool {
-			return !slices.ContainsFunc(m.protocols, func(q Protocol) bool { return q.Name == p.Name })
-		})
-	})
+	shared := make(map[string]bool, len(protocols))
+	for _, p := range protocols {
+		shared[p.Name] = true
+	}
+	for _, m := range c.members {
+		left := map[string]bool{}
+		for _, p := range m.protocols {
+			if shared[p.Name] {
+				left[p.Name] = true
+			}
+		}
+		shared = left
+	}
+	return len(shared) > 0
 }
 
 // known finds the member a request names, by the rules for instance ids.

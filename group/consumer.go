@@ -1,6 +1,7 @@
 package group
 
 import (
+	"maps"
 	"regexp"
 	"time"
 
@@ -28,14 +29,19 @@ type consumerGroup struct {
 	emptyMs  int64                       // wall time since when there is no member; 0: not known
 	began    time.Duration               // Mono when the group was last not Stable
 	compiled map[string]*regexp.Regexp
+	alone    int             // so many operations of the queue are computed one by one
+	topics   map[string]bool // subscribed in state; nil: not computed yet
+
+	was *classic // the empty classic group that the first durable batch replaces; nil: none
 }
 
 // consumerSession is what is known of a member that no record tells. Its timers belong to the shard.
 type consumerSession struct {
 	deadline  time.Duration // Mono; without a heartbeat the member is removed then
 	timer     *timer
-	revoke    *timer // runs while the member has to give up partitions
-	revokeFor int32  // the member epoch it runs for
+	revoke    *timer   // runs while the member has to give up partitions
+	revokeFor int32    // the member epoch it runs for
+	revoking  epochMap // and the partitions
 }
 
 // consumerOp is one request to a group, or one timer. It changes the draft and returns what answers it: answer runs
@@ -93,27 +99,44 @@ func (c *consumerGroup) proceed() {
 		d := &draft{c: c, state: c.state}
 		var answers []codeDone
 		taken := 0
-		for taken < len(c.queue) && d.bytes < consumerBatchBytes {
+		for taken < len(c.queue) && d.bytes < consumerBatchBytes && (taken == 0 || c.alone == 0) {
 			if answer := c.queue[taken](d); answer != nil {
 				answers = append(answers, answer)
 			}
 			taken++
 		}
+		ops := c.queue[:taken:taken]
 		c.queue = append([]consumerOp(nil), c.queue[taken:]...)
+		c.alone = max(c.alone-1, 0)
 		if len(d.records) == 0 {
 			answerAll(answers, nil)
 			continue
 		}
-		c.write(d, answers)
+		c.write(d, ops, answers)
 	}
 }
 
-// write makes a draft durable and then the state.
-func (c *consumerGroup) write(d *draft, answers []codeDone) {
+// write makes a draft durable and then the state. Where the journal does not take so much at once, the operations are
+// computed again one by one, so that one of them that is too large fails alone.
+func (c *consumerGroup) write(d *draft, ops []consumerOp, answers []codeDone) {
 	c.writing = true
-	c.g.s.append(d.last(), func(_ int64, code *kerr.Error) {
+	recs := d.last()
+	if c.was != nil {
+		recs = append([]Record{tombstoneClassic(c.g.id)}, recs...)
+	}
+	c.g.s.append(recs, func(_ int64, code *kerr.Error) {
 		c.writing = false
+		if code == kerr.MessageTooLarge && len(ops) > 1 && !c.closed {
+			c.queue, c.alone = append(ops, c.queue...), len(ops)
+			c.stale = true
+			c.proceed()
+			return
+		}
 		if code == nil {
+			if c.was != nil {
+				c.was.close(kerr.UnknownMemberID) // the ids it issued
+				c.was = nil
+			}
 			c.install(d.state)
 		} else {
 			c.stale = true // what the draft found out about topics is lost with it
@@ -135,7 +158,7 @@ func answerAll(answers []codeDone, code *kerr.Error) {
 // install makes st the state and sets timers and metrics after it.
 func (c *consumerGroup) install(st *consumerState) {
 	before := c.state
-	c.state = st
+	c.state, c.topics = st, nil
 	if c.closed {
 		return
 	}
@@ -176,6 +199,11 @@ func (c *consumerGroup) tell(from, to string) {
 // abandon removes a group that was never written and that nothing else needs.
 func (c *consumerGroup) abandon() {
 	g := c.g
+	if c.was != nil && !c.closed && c.empty() && g.s.groups[g.id] == g && g.consumer == c {
+		c.closing()
+		g.classic, g.consumer = c.was, nil
+		return
+	}
 	if c.closed || !c.empty() || c.state.epoch != 0 || !g.offsets.none() || g.offsets.busy() ||
 		g.s.groups[g.id] != g || g.consumer != c {
 		return
@@ -200,22 +228,24 @@ func (c *consumerGroup) emptySince() int64 {
 
 // subscribed reports whether a member wants the topic.
 func (c *consumerGroup) subscribed(topic string) bool {
-	for _, m := range c.state.members {
-		for _, name := range c.state.topicsOf(m) {
-			if name == topic {
-				return true
-			}
+	if c.topics == nil {
+		c.topics = map[string]bool{}
+		for _, name := range c.state.subscribed() {
+			c.topics[name] = true
 		}
 	}
-	return false
+	return c.topics[topic]
 }
 
 // tombstones remove every record of the group.
 func (c *consumerGroup) tombstones() []Record {
 	changes := c.state.tombstones()
-	recs := make([]Record, len(changes))
-	for i, ch := range changes {
-		recs[i] = ch.record(c.g.id)
+	recs := make([]Record, 0, len(changes)+1)
+	if c.was != nil {
+		recs = append(recs, tombstoneClassic(c.g.id))
+	}
+	for _, ch := range changes {
+		recs = append(recs, ch.record(c.g.id))
 	}
 	return recs
 }
@@ -304,25 +334,27 @@ func (c *consumerGroup) watch(m *consumerMember) {
 		c.alive(m.id)
 	}
 	session := c.sessions[m.id]
-	if m.state != memberUnrevoked {
+	if m.state != memberUnrevoked || m.epoch == epochLeaveStatic { // who is away has given up all there was to give up
 		s.stop(session.revoke)
 		session.revoke = nil
 		return
 	}
-	if session.revoke != nil && session.revokeFor == m.epoch {
+	if session.revoke != nil && session.revokeFor == m.epoch && maps.Equal(session.revoking, m.revoking) {
 		return
 	}
 	s.stop(session.revoke)
-	session.revokeFor = m.epoch
+	session.revokeFor, session.revoking = m.epoch, m.revoking
 	session.revoke = s.after(time.Duration(m.rebalanceMs)*time.Millisecond, func() { c.revokeDue(m.id, session) })
 }
 
 // revokeDue removes a member that has not given up its partitions in time.
 func (c *consumerGroup) revokeDue(id string, session *consumerSession) {
 	session.revoke = nil
+	epoch, revoking := session.revokeFor, session.revoking
 	c.run(func(d *draft) codeDone {
 		m := d.state.members[id]
-		if m == nil || c.sessions[id] != session || m.state != memberUnrevoked || m.epoch != session.revokeFor {
+		if m == nil || c.sessions[id] != session || m.state != memberUnrevoked || m.epoch != epoch ||
+			!maps.Equal(m.revoking, revoking) {
 			return nil
 		}
 		d.remove(id)

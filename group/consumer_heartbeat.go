@@ -1,9 +1,11 @@
 package group
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -45,10 +47,36 @@ func tooLong(s string) bool { return len(s) > math.MaxInt16 }
 
 // compileRegex reads a subscription in RE2 syntax; a topic matches as a whole.
 func compileRegex(s string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(s); err != nil { // so that it cannot close the group around it
+	tree, err := syntax.Parse(s, syntax.Perl) // by itself, so that it cannot close the group around it
+	if err != nil {
 		return nil, err
 	}
-	return regexp.Compile("^(?:" + s + ")$")
+	tree = withoutCaptures(tree)
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	if len(prog.Inst) > regexStepsMax {
+		return nil, errRegexSize
+	}
+	return regexp.Compile("^(?:" + tree.String() + ")$")
+}
+
+// regexStepsMax bounds a regular expression: each topic costs up to so many steps for each letter of its name.
+const regexStepsMax = 1000
+
+var errRegexSize = errors.New("group: regular expression too large")
+
+// withoutCaptures takes out the groups that only remember what they matched: nobody asks, and each costs memory for
+// every step.
+func withoutCaptures(re *syntax.Regexp) *syntax.Regexp {
+	for i, sub := range re.Sub {
+		re.Sub[i] = withoutCaptures(sub)
+	}
+	if re.Op == syntax.OpCapture {
+		return re.Sub[0]
+	}
+	return re
 }
 
 // consumerHeartbeat is a ConsumerGroupHeartbeat on the shard of its group. It makes the group when the first member
@@ -69,12 +97,11 @@ func (s *shard) consumerHeartbeat(in ConsumerIn, done func(ConsumerOut, *kerr.Er
 	case g.consumer == nil && g.making > 0:
 		refuse(kerr.CoordinatorNotAvailable) // a classic member is about to join
 		return
-	case g.consumer == nil && (in.Generation != epochJoin || !g.empty()):
+	case g.consumer == nil && (in.Generation != epochJoin || g.classic.state != stateEmpty):
 		refuse(kerr.GroupIDNotFound)
 		return
 	case g.consumer == nil:
-		s.toConsumer(g, in, done)
-		return
+		s.toConsumer(g)
 	}
 	c := g.consumer
 	c.run(func(d *draft) codeDone { return c.answer(d, &in, done) })
@@ -89,20 +116,15 @@ func (s *shard) newConsumer(id string) *group {
 	return g
 }
 
-// toConsumer makes a consumer group of an empty classic group, durably before the first member joins. Its offsets stay.
-func (s *shard) toConsumer(g *group, in ConsumerIn, done func(ConsumerOut, *kerr.Error)) {
-	g.dead = true // until decided nobody else gets at it
-	s.append([]Record{tombstoneClassic(g.id)}, func(_ int64, code *kerr.Error) {
-		g.dead = false
-		if code != nil {
-			done(ConsumerOut{Member: in.Member.Member}, code)
-			return
-		}
-		if g.consumer == nil {
-			g.classic, g.consumer = nil, newConsumerGroup(g)
-		}
-		s.consumerHeartbeat(in, done)
-	})
+// toConsumer makes a consumer group of an empty classic group. Its record goes with the batch that makes the first
+// member durable; its offsets stay, and age on from where they were.
+func (s *shard) toConsumer(g *group) {
+	c := newConsumerGroup(g)
+	c.was = g.classic
+	if c.was.protocolType != "" {
+		c.emptyMs = c.was.stateMs
+	}
+	g.classic, g.consumer = nil, c
 }
 
 // answer computes one heartbeat on a draft. A refused one has changed nothing.
@@ -272,6 +294,9 @@ func (d *draft) replace(old, m *consumerMember) {
 	m.epoch, m.previousEpoch = 0, 0
 	target := d.state.target[old.id]
 	if old.id != m.id {
+		if d.state.members[m.id] != nil {
+			d.remove(m.id) // it was a member without the instance: its partitions are to be given to somebody
+		}
 		d.do(currentChange{id: old.id})
 		d.do(targetChange{id: old.id})
 		d.do(memberChange{id: old.id})

@@ -123,6 +123,9 @@ func (s *shard) consumersLoaded() {
 		for _, member := range slices.Sorted(maps.Keys(c.state.members)) {
 			c.watch(c.state.members[member])
 		}
+		if len(c.state.members) == 0 {
+			c.emptyMs = s.wall() // no record tells since when; offsets must not go early
+		}
 		c.began = s.now()
 		s.m.event(c.g, consumerEmpty, c.state.name())
 	}

@@ -31,7 +31,11 @@ func reconcile(in reconcileIn) *consumerMember {
 		}
 		return m
 	}
-	next := in.next()
+	epoch := m.epoch
+	if m.state == memberUnrevoked {
+		epoch = min(epoch+1, in.targetEpoch) // what it had to give up it has given up
+	}
+	next := in.next(epoch)
 	if next.sameCurrent(m) {
 		return m
 	}
@@ -76,8 +80,9 @@ func (in *reconcileIn) shrink() *consumerMember {
 	return &next
 }
 
-// next is the step from the member's assignment towards its target.
-func (in *reconcileIn) next() *consumerMember {
+// next is the step from the member's assignment towards its target. epoch is the member's unless the step takes it to
+// that of the target: the next one, if partitions asked for were given up and others are to follow.
+func (in *reconcileIn) next(epoch int32) *consumerMember {
 	m := in.member
 	keep, revoke := epochMap{}, epochMap{}
 	for p, epoch := range m.assigned {
@@ -90,7 +95,7 @@ func (in *reconcileIn) next() *consumerMember {
 	next := *m
 	next.previousEpoch, next.assigned = m.epoch, keep
 	if len(revoke) > 0 && in.ownsAny(revoke) {
-		next.state, next.revoking = memberUnrevoked, revoke
+		next.epoch, next.state, next.revoking = epoch, memberUnrevoked, revoke
 		return &next
 	}
 	next.epoch, next.state, next.revoking = in.targetEpoch, memberStable, nil

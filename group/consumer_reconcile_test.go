@@ -63,7 +63,7 @@ func TestReconcile(t *testing.T) {
 			target: setOf(1, 0), taken: setOf(1, 0, 1), owned: owned(1, 0), wantEpoch: 7, wantAssigned: held(4, 1, 0)},
 		{name: "unrevoked, has revoked, must revoke more", state: memberUnrevoked, epoch: 6, assigned: held(4, 1, 0, 2),
 			revoking: held(4, 1, 1), target: setOf(1, 0), taken: setOf(1, 0, 1, 2), owned: owned(1, 0, 2),
-			wantState: memberUnrevoked, wantEpoch: 6, wantAssigned: held(4, 1, 0), wantRevoking: held(4, 1, 2)},
+			wantState: memberUnrevoked, wantEpoch: 7, wantAssigned: held(4, 1, 0), wantRevoking: held(4, 1, 2)},
 		{name: "unrevoked, gets back what it gave up", state: memberUnrevoked, epoch: 6, assigned: held(4, 1, 0),
 			revoking: held(4, 1, 1), target: setOf(1, 0, 1), taken: setOf(1, 0, 1), owned: owned(1, 0),
 			wantEpoch: 7, wantAssigned: union2(held(4, 1, 0), held(7, 1, 1))},

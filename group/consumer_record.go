@@ -380,6 +380,9 @@ func decodeConsumer(key, value []byte) (group string, c change, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	if k.version == keySubscription {
+		return k.group, partitionMetadataChange{}, nil // of before Kafka 4.1; nobody reads it
+	}
 	v := &flexReader{b: value}
 	gone := value == nil
 	if !gone {

@@ -68,7 +68,7 @@ func (s *shard) expire(g *group, flying map[string]bool) {
 		}
 	}
 	if removed == len(g.offsets.live) && len(g.offsets.staged) == 0 && g.making == 0 &&
-		!g.offsets.busy() && g.empty() {
+		!g.offsets.busy() && g.empty() && !s.flyingOf(g.id) {
 		s.remove(g, told)
 		return
 	}
@@ -187,13 +187,21 @@ func (s *shard) offsetsOf(topics map[string]bool) (recs []Record) {
 	}
 	for _, id := range sortedStrings(s.groups) {
 		g := s.groups[id]
-		for _, k := range sortedKeys(g.offsets.live) {
-			add(id, k)
+		of := map[tpKey]bool{}
+		for k := range g.offsets.live {
+			if topics[k.topic] {
+				of[k] = true
+			}
 		}
 		for _, keys := range g.offsets.staged {
-			for _, k := range sortedKeys(keys) {
-				add(id, k)
+			for k := range keys {
+				if topics[k.topic] {
+					of[k] = true
+				}
 			}
+		}
+		for _, k := range sortedKeys(of) {
+			add(id, k)
 		}
 	}
 	s.flyingOffsets(func(k *recordKey) { add(k.group, tpKey{k.topic, k.partition}) })

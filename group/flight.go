@@ -1,20 +1,26 @@
 package group
 
-import "sekali/internal/check"
+import (
+	"encoding/binary"
+
+	"sekali/internal/check"
+)
 
 // flight is one batch that was appended and whose done has not run.
 type flight struct {
 	recs    []Record
 	waiting []func() // run once this batch and those before it are applied or refused
+	from    int64    // it lies at this offset of the journal or behind it
 }
 
 // offsetsShard is what a shard knows of offsets and of the records in its journal. Owner: the shard.
 type offsetsShard struct {
-	open    map[int64]map[string]bool // producer id -> groups for which it has staged offsets
-	flights []*flight                 // in the order of their appends
-	staging int                       // flights of transactions
-	markers []decided                 // applied while a flight of a transaction was on its way
-	loading bool                      // groups are bare: they hold offsets, no membership
+	open     map[int64]map[string]bool // producer id -> groups for which it has staged offsets
+	flights  []*flight                 // in the order of their appends
+	flyingBy map[string]int            // group -> offset commits and their tombstones in flights
+	staging  int                       // flights of transactions
+	markers  []decided                 // applied while a flight of a transaction was on its way
+	loading  bool                      // groups are bare: they hold offsets, no membership
 
 	others  map[string]other // last record of every key but offset commits, by its bytes
 	count   int              // live offsets of all groups
@@ -34,7 +40,8 @@ type other struct {
 // appending notes a batch that is handed to the journal.
 func (s *shard) appending(recs []Record) {
 	check.That(len(recs) > 0, "a batch of a group has records")
-	s.flights = append(s.flights, &flight{recs: recs})
+	s.flights = append(s.flights, &flight{recs: recs, from: s.applied})
+	s.countFlying(recs, 1)
 }
 
 // appended applies a batch that is durable, or forgets one that was refused (err). It runs before the batch's done.
@@ -54,6 +61,7 @@ func (s *shard) landed(recs []Record) {
 		if len(f.recs) != len(recs) || &f.recs[0] != &recs[0] {
 			continue
 		}
+		s.countFlying(recs, -1)
 		copy(s.flights[i:], s.flights[i+1:])
 		s.flights[len(s.flights)-1] = nil
 		s.flights = s.flights[:len(s.flights)-1]
@@ -86,6 +94,25 @@ func (s *shard) flyingOffsets(fn func(*recordKey)) {
 			if k, err := parseKey(f.recs[i].Key); err == nil && (k.version == keyOffset || k.version == keyOffset0) {
 				fn(&k)
 			}
+		}
+	}
+}
+
+// flyingOf reports whether an offset commit of the group, or a tombstone of one, is on its way.
+func (s *shard) flyingOf(id string) bool { return s.flyingBy[id] > 0 }
+
+// countFlying adds n to the groups whose offsets are in recs, once for each.
+func (s *shard) countFlying(recs []Record, n int) {
+	for i := range recs {
+		k := recs[i].Key
+		if v := int16(binary.BigEndian.Uint16(k)); v != keyOffset && v != keyOffset0 {
+			continue
+		}
+		id := k[4 : 4+binary.BigEndian.Uint16(k[2:])]
+		if left := s.flyingBy[string(id)] + n; left == 0 {
+			delete(s.flyingBy, string(id))
+		} else {
+			s.flyingBy[string(id)] = left
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *shard) create(in JoinIn, done joinDone) {
 // toClassic makes a classic group of an empty consumer group (spec 5.3), durably before the first member joins.
 func (s *shard) toClassic(g *group, in JoinIn, done joinDone) {
 	old := g.consumer
-	c := &classic{g: g, stateMs: s.wall()}
+	c := &classic{g: g, stateMs: s.wall(), protocolType: typeConsumer} // offsets age from here, not from their commit
 	c.reset()
 	recs := append(old.tombstones(), encodeClassic(g.id, c.value(nil)))
 	g.dead = true
@@ -346,7 +346,7 @@ func (c *classic) armInitial(delay, left int32) {
 
 func (c *classic) armRebalance() {
 	c.g.s.stop(c.rebalance)
-	c.rebalance = c.g.s.after(c.rebalanceMs(), c.finish)
+	c.rebalance = c.g.s.after(max(c.rebalanceMs(), time.Millisecond), c.finish) // a client may say 0
 }
 
 // complete ends the phase of joining if nobody is missing.

@@ -2,6 +2,7 @@ package group
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
+	"math"
 )
 
 // tpKey names a partition inside a group. The name alone tells the topic: a deleted topic's offsets are gone before its
@@ -59,7 +60,7 @@ func (s *shard) commit(in CommitIn, done func([]*kerr.Error, uint64)) {
 		o := &in.Offsets[i]
 		c := committed{offset: o.Offset, timeMs: now, expireMs: -1, epoch: o.LeaderEpoch, metadata: o.Metadata}
 		if in.RetainMs >= 0 && in.PID < 0 {
-			c.expireMs = now + in.RetainMs
+			c.expireMs = now + min(in.RetainMs, math.MaxInt64-now)
 		}
 		recs = append(recs, encodeOffset(in.Group, tpKey{tp.Topic, tp.Partition}, &c))
 	}
@@ -171,9 +172,13 @@ func (s *shard) read(in *FetchIn) (map[TP]Fetched, *kerr.Error) {
 		t = g.offsets
 	}
 	if in.TPs == nil {
-		out := make(map[TP]Fetched, len(t.live))
+		out, ids := make(map[TP]Fetched, len(t.live)), map[string][16]byte{}
 		for k := range t.live {
-			id, _, _ := s.m.topics.Lookup(k.topic)
+			id, met := ids[k.topic]
+			if !met { // once: a topic that is made anew meanwhile has one id in this answer
+				id, _, _ = s.m.topics.Lookup(k.topic)
+				ids[k.topic] = id
+			}
 			out[TP{k.topic, id, k.partition}] = t.read(k, in.StableOnly)
 		}
 		return out, nil
@@ -203,7 +208,7 @@ func (s *shard) offsetDelete(id string, tps []TP, done codesDone) {
 		done(nil, kerr.GroupIDNotFound)
 		return
 	}
-	if g.consumer == nil && !g.empty() && g.classic.protocolType != typeConsumer {
+	if g.consumer == nil && g.classic.state != stateEmpty && g.classic.protocolType != typeConsumer {
 		done(nil, kerr.NonEmptyGroup)
 		return
 	}
@@ -252,6 +257,9 @@ func (s *shard) heldKeys(g *group) map[tpKey]bool {
 		for k := range keys {
 			held[k] = true
 		}
+	}
+	if !s.flyingOf(g.id) {
+		return held
 	}
 	s.flyingOffsets(func(k *recordKey) {
 		if k.group == g.id {

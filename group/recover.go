@@ -11,7 +11,7 @@ import (
 // records and replayed ones go through apply, so both give the same state (I14).
 func (s *shard) load(j Journal) error {
 	s.offsetsShard = offsetsShard{
-		loading: true, open: map[int64]map[string]bool{}, others: map[string]other{},
+		loading: true, open: map[int64]map[string]bool{}, others: map[string]other{}, flyingBy: map[string]int{},
 	}
 	s.groups = map[string]*group{}
 	from := j.Start()

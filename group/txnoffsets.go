@@ -54,6 +54,7 @@ func (s *shard) overtaken(pid int64) {
 func (s *shard) marker(offset int64, mk batch.Marker) {
 	d := decided{pid: mk.PID, offset: offset, commit: mk.Commit}
 	if s.staging > 0 {
+		s.forgetMarkers()
 		// The first one behind a batch decides it, so they are kept in the order of the journal.
 		at, _ := slices.BinarySearchFunc(s.markers, offset, func(m decided, o int64) int { return cmp.Compare(m.offset, o) })
 		s.markers = slices.Insert(s.markers, at, d)
@@ -62,6 +63,15 @@ func (s *shard) marker(offset int64, mk batch.Marker) {
 	if len(s.flights) == 0 {
 		s.advance(offset + 1)
 	}
+}
+
+// forgetMarkers drops the markers before the first batch on its way: they decide none of those to come.
+func (s *shard) forgetMarkers() {
+	n := 0
+	for n < len(s.markers) && len(s.flights) > 0 && s.markers[n].offset < s.flights[0].from {
+		n++
+	}
+	s.markers = slices.Delete(s.markers, 0, n)
 }
 
 func (s *shard) decide(d decided) {
