@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"sekali/internal/match"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -51,7 +53,7 @@ func (c *Coordinator) List(f Filter, done func([]Info, *kerr.Error)) {
 	var pattern *regexp.Regexp
 	if f.Pattern != "" {
 		var err error
-		if pattern, err = regexp.Compile(`\A(?:` + f.Pattern + `)\z`); err != nil {
+		if pattern, err = match.Whole(f.Pattern); err != nil {
 			done(nil, kerr.InvalidRegularExpression)
 			return
 		}

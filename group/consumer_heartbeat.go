@@ -1,12 +1,12 @@
 package group
 
 import (
-	"errors"
 	"maps"
 	"math"
 	"regexp"
-	"regexp/syntax"
 	"slices"
+
+	"sekali/internal/match"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -46,38 +46,7 @@ func checkConsumer(in *ConsumerIn) *kerr.Error {
 func tooLong(s string) bool { return len(s) > math.MaxInt16 }
 
 // compileRegex reads a subscription in RE2 syntax; a topic matches as a whole.
-func compileRegex(s string) (*regexp.Regexp, error) {
-	tree, err := syntax.Parse(s, syntax.Perl) // by itself, so that it cannot close the group around it
-	if err != nil {
-		return nil, err
-	}
-	tree = withoutCaptures(tree)
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	if len(prog.Inst) > regexStepsMax {
-		return nil, errRegexSize
-	}
-	return regexp.Compile("^(?:" + tree.String() + ")$")
-}
-
-// regexStepsMax bounds a regular expression: each topic costs up to so many steps for each letter of its name.
-const regexStepsMax = 1000
-
-var errRegexSize = errors.New("group: regular expression too large")
-
-// withoutCaptures takes out the groups that only remember what they matched: nobody asks, and each costs memory for
-// every step.
-func withoutCaptures(re *syntax.Regexp) *syntax.Regexp {
-	for i, sub := range re.Sub {
-		re.Sub[i] = withoutCaptures(sub)
-	}
-	if re.Op == syntax.OpCapture {
-		return re.Sub[0]
-	}
-	return re
-}
+func compileRegex(s string) (*regexp.Regexp, error) { return match.Whole(s) }
 
 // consumerHeartbeat is a ConsumerGroupHeartbeat on the shard of its group. It makes the group when the first member
 // joins, also of an empty classic one (spec 5.3).

@@ -3,7 +3,6 @@ package group
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -259,26 +258,6 @@ func TestZeroRebalanceTimeout(t *testing.T) {
 	case <-done:
 	case <-time.After(3 * time.Second):
 		t.Fatal("Tick did not return within 3 s")
-	}
-}
-
-// A regular expression costs what its length promises: captures are not kept, and one beyond a bound is refused.
-func TestRegexSize(t *testing.T) {
-	for re, ok := range map[string]bool{
-		"orders-.*": true, "(a|b)(c(d))?": true, "[a-z]{1,20}-(eu|us)": true, strings.Repeat("(a?)", 2000): false,
-		"(a{500}){2}": false, "a)(b": false,
-	} {
-		got, err := compileRegex(re)
-		if (err == nil) != ok {
-			t.Errorf("%.20s: %v, want ok %v", re, err, ok)
-		}
-		if err == nil && got.NumSubexp() != 0 {
-			t.Errorf("%s: %d captures", re, got.NumSubexp())
-		}
-	}
-	re, err := compileRegex("(a|b)c?")
-	if err != nil || !re.MatchString("bc") || re.MatchString("xbc") || re.MatchString("abc") {
-		t.Errorf("%v %v", re, err)
 	}
 }
 

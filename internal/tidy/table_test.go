@@ -17,6 +17,7 @@ var table = map[string]row{
 	"internal/clock": {},
 
 	"internal/javahash": {},
+	"internal/match":    {},
 
 	"internal/buf": {project: []string{"internal/check"}},
 	"internal/vfs": {project: []string{"internal/check"}, third: []string{"golang.org/x/sys/unix"}},
@@ -52,13 +53,13 @@ var table = map[string]row{
 		third:   []string{"github.com/cespare/xxhash"},
 	},
 	"coord": {
-		project: []string{"batch", "internal/clock", "internal/check", "internal/javahash"},
+		project: []string{"batch", "internal/clock", "internal/check", "internal/javahash", "internal/match"},
 		third: []string{
 			"github.com/cespare/xxhash", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg",
 		},
 	},
 	"group": {
-		project: []string{"batch", "internal/clock", "internal/check", "internal/javahash"},
+		project: []string{"batch", "internal/clock", "internal/check", "internal/javahash", "internal/match"},
 		third: []string{
 			"github.com/cespare/xxhash", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg",
 		},
