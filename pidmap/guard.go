@@ -43,6 +43,29 @@ func (m *Map) verified(b *Batch) (uint64, bool) {
 // verified before it must not open a transaction behind it.
 func (m *Map) Void(pid int64) { delete(m.guards, pid) }
 
+// Doubt says that the coordinator may not know of the transaction that a producer has open here: its next batch, also
+// one that is stored, needs a guard. Without an open transaction nothing changes.
+func (m *Map) Doubt(pid int64) {
+	if _, e := m.lookup(pid, hash(pid)); e != nil && e.txn != 0 {
+		if m.doubts == nil {
+			m.doubts = map[int64]struct{}{}
+		}
+		m.doubts[pid] = struct{}{}
+		delete(m.guards, pid)
+	}
+}
+
+// Trust ends Doubt.
+func (m *Map) Trust(pid int64) { delete(m.doubts, pid) }
+
+func (m *Map) doubted(pid int64) bool {
+	_, yes := m.doubts[pid]
+	return yes
+}
+
+// VoidAll makes all guards void.
+func (m *Map) VoidAll() { clear(m.guards) }
+
 // overtakes reports whether a batch of lower sequence of the same PID and epoch still waits for its verification. The
 // higher one must not become the first of an unknown producer before it.
 func (m *Map) overtakes(b *Batch) bool {

@@ -40,7 +40,7 @@ func (m *Map) Load(file []byte, touch int64) error {
 func (m *Map) clear() {
 	check.That(!m.copying, "snapshot running while the map is loaded")
 	m.drop()
-	m.n, m.txns = 0, txns{}
+	m.n, m.txns, m.doubts = 0, txns{}, nil
 	m.evicted, m.early = 0, false
 }
 

@@ -25,7 +25,8 @@ type Map struct {
 	chunks []chunk
 	txns   txns
 	guards map[int64]guard
-	made   uint64 // of the last guard
+	doubts map[int64]struct{} // producers whose open transaction here the coordinator may not know
+	made   uint64             // of the last guard
 
 	n       int    // entries in use
 	used    uint32 // numbers ever begun
@@ -86,6 +87,11 @@ func (m *Map) Check(b *Batch) Decision {
 	}
 	same := b.Epoch == e.epoch
 	next := true
+	if b.Txn && same && e.txn != 0 && m.doubted(b.PID) {
+		if g, ok := m.verified(b); !ok {
+			return Decision{Verdict: TxnUnverified, Guard: g}
+		}
+	}
 	if b.FirstSeq != noSequence {
 		if !m.seq.holds(b.FirstSeq) || !m.seq.holds(b.LastSeq) {
 			return Decision{Verdict: OutOfOrder}
@@ -100,7 +106,7 @@ func (m *Map) Check(b *Batch) Decision {
 			next = b.FirstSeq == 0
 		}
 	}
-	if b.Txn && !(same && e.txn != 0) {
+	if b.Txn && !(same && e.txn != 0 && !m.doubted(b.PID)) {
 		if g, ok := m.verified(b); !ok {
 			return Decision{Verdict: TxnUnverified, Guard: g}
 		}

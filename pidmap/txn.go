@@ -215,6 +215,7 @@ func (m *Map) ReplayMarker(k *Marker, at At) Ended {
 		e.txn = 0
 	}
 	delete(m.guards, k.PID)
+	delete(m.doubts, k.PID)
 	m.lower(no, e)
 	return d
 }

@@ -97,6 +97,11 @@ func (l *Log) judge(in *AppendIn, p *pending, out *AppendOut, next, touch int64)
 		return false
 	}
 	l.describe(in, p, next, touch)
+	if l.holding && p.dedup && p.b.Txn {
+		l.pids.Refuse(&p.b)
+		out.Err = ErrUnsettled
+		return false
+	}
 	if p.dedup {
 		d := l.pids.Check(&p.b)
 		if d.Verdict != pidmap.Accept {

@@ -16,6 +16,8 @@ var (
 	ErrOffline = errors.New("plog: partition offline")
 	// ErrFull: the disk is full. Nothing was stored; the same append may succeed later.
 	ErrFull = errors.New("plog: no space")
+	// ErrUnsettled: the log serves again, but its open transactions are not reconciled yet (HoldTxns). Try again.
+	ErrUnsettled = errors.New("plog: open transactions not reconciled yet")
 	// ErrClosed: the log was closed.
 	ErrClosed = errors.New("plog: closed")
 	// ErrDeleted: the topic was deleted.

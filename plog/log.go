@@ -168,6 +168,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	stopped bool // Close has begun: no more writes
+	holding bool // HoldTxns
 	todo    todo // what must happen once mu is free
 	cfg     Config
 	pids    *pidmap.Map

@@ -63,6 +63,43 @@ func (l *Log) appendMarker(m batch.Marker, redo bool, out *AppendOut) error {
 	return nil
 }
 
+// VoidGuards makes every verification under way void: the coordinator that agreed has been replaced, by one that may
+// not know of it.
+func (l *Log) VoidGuards() {
+	l.mu.Lock()
+	l.pids.VoidAll()
+	l.mu.Unlock()
+}
+
+// Doubt makes the next batch of a producer's open transaction ask the coordinator, also the retry of a stored one: the
+// registration of the transaction was lost, or nobody knows. Trust ends that.
+func (l *Log) Doubt(pid int64) {
+	l.mu.Lock()
+	l.pids.Doubt(pid)
+	l.mu.Unlock()
+}
+
+// Trust ends Doubt.
+func (l *Log) Trust(pid int64) {
+	l.mu.Lock()
+	l.pids.Trust(pid)
+	l.mu.Unlock()
+}
+
+// HoldTxns refuses transactional batches, retries of stored ones too, with ErrUnsettled until ReleaseTxns: somebody has
+// to see first whose the transactions are that were found open here. What a client is told of them before, or appends
+// to them, its coordinator may not know.
+func (l *Log) HoldTxns() { l.hold(true) }
+
+// ReleaseTxns ends HoldTxns.
+func (l *Log) ReleaseTxns() { l.hold(false) }
+
+func (l *Log) hold(on bool) {
+	l.mu.Lock()
+	l.holding = on
+	l.mu.Unlock()
+}
+
 // CoordEpoch is the highest coordinator epoch that the markers of a producer have shown here, -1 if there was none: a
 // marker below it is refused.
 func (l *Log) CoordEpoch(pid int64) int32 {

@@ -31,7 +31,8 @@ const (
 	tickShare    = 5                      // every log has its turn within this many ticks
 	tickLogsMin  = 64                     // logs that have a turn in every tick, if there are so many
 	tickTime     = 500 * time.Millisecond // what the turns of one tick may take
-	purgePerTick = 4                      // deleted directories that are removed in one tick
+	purgePerTick = 64                     // deleted directories that are removed in one tick, in purgeTime at most
+	purgeTime    = 100 * time.Millisecond
 
 	deleteWait = time.Second // for the fetches under way of a topic that is deleted
 

@@ -148,6 +148,8 @@ func (s *Store) fileOffsets() error {
 
 // fileHighs stores the high watermarks of durability=written: what a power loss may take is told from them.
 func (s *Store) fileHighs() error {
+	s.marks.Lock() // one writer at a time: they would share the file beside the old one
+	defer s.marks.Unlock()
 	o := Offsets{}
 	s.parts(func(p *part) {
 		if l := p.log.Load(); l != nil {

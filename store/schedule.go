@@ -193,12 +193,14 @@ func (s *Store) purgeSome(n int) error {
 	if !due {
 		return nil
 	}
+	until := s.c.Clock.Mono() + purgeTime
 	names, err := s.c.FS.ReadDir(s.c.Dir)
 	for _, name := range names {
 		if _, _, kind := parseDir(name); kind != dirDelete || err != nil {
 			continue
 		}
-		if n--; n < 0 {
+		if n--; n < 0 || s.c.Clock.Mono() > until {
+			n = -1
 			break
 		}
 		full := path.Join(s.c.Dir, name)
@@ -262,6 +264,9 @@ func (s *Store) reopen(p *part) error {
 		return &OfflineError{TP: p.tp, Err: err}
 	}
 	s.sync.bringBack(p)
+	if s.c.HoldTxns {
+		l.HoldTxns()
+	}
 	s.show(p, l, nil)
 	s.c.notice(Notice{Kind: NoticeReopened, TP: p.tp, Path: p.dir})
 	return nil

@@ -627,3 +627,21 @@ func TestCloseDeadline(t *testing.T) {
 		t.Fatalf("after Close: %v", err)
 	}
 }
+
+// TestHighFileHasOneWriter: the ticker and a deletion of a topic write the high watermarks at the same time.
+func TestHighFileHasOneWriter(t *testing.T) {
+	n := mustStart(t, vfs.NewMem(), func(c *Config) { c.Written = true })
+	defer mustClose(t, n)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				if err := n.s.fileHighs(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
