@@ -184,6 +184,7 @@ func (s *Server) commitTxn(in *group.CommitIn, txnID string) []*kerr.Error {
 		return codes
 	}
 	if code := <-registered; code != nil {
+		s.engine.Doubt(part)
 		return slices.Repeat([]*kerr.Error{code}, len(in.TPs))
 	}
 	return codes

@@ -127,6 +127,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) assemble(ctx context.Context) (err error) {
 	c := &s.cfg.Store
 	c.Clock, c.Events, c.Notice, c.NodeID = s.clk, s.events, s.notice, s.cfg.NodeID
+	c.HoldTxns = true
 	if err := s.startAdmin(); err != nil {
 		return err
 	}

@@ -452,9 +452,11 @@ func TestRegistrationIsWaitedFor(t *testing.T) {
 		if end := n.store.Catalog().ByName[topic].Partitions[0].Offsets().End; end != 1 {
 			t.Errorf("acks %d: %d records in the log, want the one that was not acknowledged", acks, end)
 		}
-		if p := x.produce(12, topic, 1); p.ErrorCode != 0 {
-			// The log knows the transaction: the coordinator is not asked. Its state is settled by reconciliation.
-			t.Errorf("acks %d: the next batch: code %d", acks, p.ErrorCode)
+		// The log knows the transaction, but not whether the coordinator does: nothing of it is answered for meanwhile.
+		for _, seq := range []int32{0, 1} {
+			if p := x.produce(12, topic, seq); p.ErrorCode != kerr.NotEnoughReplicas.Code {
+				t.Errorf("acks %d: batch %d before the coordinator knows: code %d, want 19", acks, seq, p.ErrorCode)
+			}
 		}
 	}
 }

@@ -210,7 +210,7 @@ func verifyAdd(t txn, known bool, pid int64, epoch int16, tp TP) *kerr.Error {
 		return kerr.ProducerFenced
 	case t.state == PrepareCommit || t.state == PrepareAbort:
 		return kerr.ConcurrentTransactions
-	case !contains(t.tps, []TP{tp}):
+	case !hasTP(t.tps, tp):
 		return kerr.TransactionAbortable
 	}
 	return nil

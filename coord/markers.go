@@ -18,6 +18,15 @@ type completion struct {
 	answerAt  time.Duration
 }
 
+// waits reports whether the marker of a partition is still to come.
+func (comp *completion) waits(tp TP) bool {
+	_, yes := comp.waiting[tp]
+	if !yes {
+		_, yes = comp.waiting[TP{Topic: tp.Topic, Partition: tp.Partition}]
+	}
+	return yes
+}
+
 func (comp *completion) reply() {
 	if fn := comp.answer; fn != nil {
 		comp.answer = nil

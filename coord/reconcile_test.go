@@ -200,7 +200,7 @@ func TestReconcileRegistersBehindDecided(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n.s = n.c.all()[0]; serving {
-				n.c.Reconcile(open, always)
+				n.c.Reconcile(open, always, func() {})
 			}
 			n.tick(300 * time.Millisecond)
 			m := n.sink.markers()

@@ -74,7 +74,9 @@ func (s *shard) record(id string, t *txn, remainingMs int64) Record {
 	if s.c.cfg.TV < 1 {
 		version = 0
 	}
-	return Record{Key: encodeKey(id), Value: appendValue(nil, version, t, remainingMs)}
+	n := *t
+	n.updateMs = s.c.clk.Wall() // what is left of its time is as of now
+	return Record{Key: encodeKey(id), Value: appendValue(nil, version, &n, remainingMs)}
 }
 
 // appendValue appends the value of t at the version given, 0 or 1. It is written by hand, unlike the reading, because

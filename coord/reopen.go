@@ -3,19 +3,24 @@ package coord
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Reconcile settles open transactions of partitions that serve again after they did not, by the table that Recover goes
 // by for those found at start, while requests are served: what no id owns is aborted, what its id knows stays. open is
 // what was found; still tells whether one of them is open yet, as it was found. It is asked on a shard right before
 // something is done, and must not block. Reconcile returns at once; its effects are tried again until they are there.
-// It may be called from any goroutine but not from a callback, and does nothing before Recover has returned.
-func (c *Coordinator) Reconcile(open []OpenTxn, still func(OpenTxn) bool) {
+// settled runs once, when every verdict is acted on: ids that wait for an effect are held back from then on. It may be
+// called from any goroutine but not from a callback, and does nothing before Recover has returned.
+func (c *Coordinator) Reconcile(open []OpenTxn, still func(OpenTxn) bool, settled func()) {
 	shards := c.all()
 	if len(open) == 0 || len(shards) == 0 || c.closed.Load() {
+		settled()
 		return
 	}
 	q := &search{shards: shards, open: open, still: still, left: len(shards), whole: true, found: make(map[int64]owner)}
+	q.settled = settled
+	q.unsettled.Store(int64(len(open)))
 	asked := make(map[int64]struct{}, len(open))
 	for _, o := range open {
 		asked[o.PID] = struct{}{}
@@ -38,6 +43,9 @@ type search struct {
 	shards []*shard
 	open   []OpenTxn
 	still  func(OpenTxn) bool
+
+	settled   func()
+	unsettled atomic.Int64 // of open
 
 	mu    sync.Mutex
 	left  int
@@ -96,7 +104,16 @@ func (q *search) answer(found map[int64]owner, whole bool) {
 		if own.e == nil {
 			own.s = q.shards[uint64(o.PID)%uint64(len(q.shards))]
 		}
-		own.s.post(func() { own.s.reopened(o, own.e, q) })
+		if !own.s.post(func() { own.s.reopened(o, own.e, q) }) {
+			q.done() // its shard is loaded anew, and looks at all of them before it serves
+		}
+	}
+}
+
+// done counts a transaction that was dealt with.
+func (q *search) done() {
+	if q.unsettled.Add(-1) == 0 {
+		q.settled()
 	}
 }
 
@@ -104,6 +121,7 @@ func (q *search) answer(found map[int64]owner, whole bool) {
 // without this partition gets a marker for it alone.
 func (s *shard) reopened(o OpenTxn, e *entry, q *search) {
 	if s.refusal() != nil {
+		q.done()
 		return
 	}
 	if e != nil && (s.entries[e.id] != e || !e.t.has(o.PID)) {
@@ -113,10 +131,14 @@ func (s *shard) reopened(o OpenTxn, e *entry, q *search) {
 		e.later = append(e.later, func() { s.reopened(o, e, q) })
 		return
 	}
+	defer q.done()
 	if !q.still(o) {
 		return
 	}
 	f := judge(o, e, q.whole)
+	if f.do == leaveOpen && e != nil && e.comp != nil && !e.comp.waits(o.TP) {
+		f.do = join // its marker was written, and lost with a flush that failed (durability=written)
+	}
 	if f.do == join {
 		f = finding{do: mark, commit: e.t.state == PrepareCommit, epoch: e.t.epoch, version: int8(e.t.clientTV)}
 	}

@@ -23,7 +23,7 @@ func TestReconcileServing(t *testing.T) {
 	closed := OpenTxn{TP: tp("x", 2), PID: 78, Epoch: 5}
 	open := append(found(stays, tp("x", 0)), found(lost, tp("y", 3))...)
 	open = append(append(open, found(ended, tp("x", 1))...), stranger, closed)
-	r.c.Reconcile(open, func(o OpenTxn) bool { return o != closed })
+	r.c.Reconcile(open, func(o OpenTxn) bool { return o != closed }, func() {})
 
 	if x := r.state("stays"); x.state != Ongoing || len(x.tps) != 1 {
 		t.Errorf("registered: %+v", x)
@@ -59,7 +59,7 @@ func TestReconcileServingDecided(t *testing.T) {
 	r.add("a", at, 2, tp("x", 0))
 	r.sink.hold = true
 	r.end("a", at, 2, true)
-	r.c.Reconcile(found(at, tp("x", 0), tp("z", 1)), always)
+	r.c.Reconcile(found(at, tp("x", 0), tp("z", 1)), always, func() {})
 	m := r.sink.markers()
 	if len(m) != 2 || m[1].tp != tp("z", 1) || m[1].m != m[0].m {
 		t.Fatalf("%+v", m)
@@ -84,7 +84,7 @@ func TestReconcileServingWaits(t *testing.T) {
 	r.add("a", at, 2, tp("x", 0))
 	r.j.hold, r.sink.hold = true, true
 	r.end("a", at, 2, false) // Prepare is written, not durable
-	r.c.Reconcile(found(at, tp("x", 0), tp("x", 1)), always)
+	r.c.Reconcile(found(at, tp("x", 0), tp("x", 1)), always, func() {})
 	if m := r.sink.markers(); len(m) != 0 {
 		t.Fatalf("decided early: %+v", m)
 	}
@@ -97,22 +97,22 @@ func TestReconcileServingWaits(t *testing.T) {
 	stranger := OpenTxn{TP: tp("y", 0), PID: 12345, Epoch: 3}
 	other := newShard(r.c, 1, &fakeJournal{})
 	r.c.shards.Store(&[]*shard{r.s, other})
-	r.c.Reconcile([]OpenTxn{stranger}, always)
+	r.c.Reconcile([]OpenTxn{stranger}, always, func() {})
 	if n := len(r.sink.markers()); n != 2 {
 		t.Fatalf("%d markers beside a shard that is loading", n)
 	}
 	other.live()
 	r.sink.fail[tp("y", 0)] = []error{errTest}
-	r.c.Reconcile([]OpenTxn{stranger}, always)
+	r.c.Reconcile([]OpenTxn{stranger}, always, func() {})
 	r.tick(100 * time.Millisecond)
 	if m := r.sink.markers(); len(m) != 4 || m[3].tp != tp("y", 0) || m[3].m.Epoch != 4 || m[3].m.Commit {
 		t.Fatalf("%+v", m)
 	}
 	other.post(func() { other.fail(errTest) })
-	r.c.Reconcile([]OpenTxn{stranger}, always)
+	r.c.Reconcile([]OpenTxn{stranger}, always, func() {})
 	if n := len(r.sink.markers()); n != 4 {
 		t.Fatalf("%d markers beside a shard that is offline", n)
 	}
 	r.c.Close()
-	r.c.Reconcile([]OpenTxn{stranger}, always)
+	r.c.Reconcile([]OpenTxn{stranger}, always, func() {})
 }

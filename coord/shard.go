@@ -269,6 +269,7 @@ func (s *shard) change(e *entry, st step, written, done func(*kerr.Error)) {
 		if err != nil {
 			done(kerr.NotCoordinator)
 			s.tell(e, e.seq, kerr.NotCoordinator)
+			s.abandon(e)
 			return
 		}
 		if st.do&early == 0 {
@@ -341,6 +342,16 @@ func (s *shard) settle(e *entry) {
 	}
 }
 
+// abandon runs what waited for a step that is never installed, because its flush has failed. It finds the shard
+// offline.
+func (s *shard) abandon(e *entry) {
+	later := e.later
+	e.later = nil
+	for _, fn := range later {
+		fn()
+	}
+}
+
 // whenDurable calls fn when every record of e that is in the log now is durable, at once if all are. The last one may
 // be one that nobody has waited for so far.
 func (s *shard) whenDurable(e *entry, fn func(*kerr.Error)) {
@@ -392,7 +403,10 @@ func (s *shard) load(id string, t txn, remainingMs, offset int64) *entry {
 	t.pending, t.fenceFailed = afterInstall(t.state), false
 	e.t, e.offset = t, offset
 	s.sort(e)
-	s.armRemaining(e, remainingMs)
+	s.armRemaining(e, s.since(&t, remainingMs))
+	if e.slot >= 0 && t.state == Ongoing {
+		s.armAt(e, s.c.clk.Mono()) // written down anew by the first tick, however soon the next death comes
+	}
 	return e
 }
 

@@ -124,16 +124,17 @@ func TestRecordsCarryTheRemainingTime(t *testing.T) {
 func TestLoadGoesOnWithTheRemainingTime(t *testing.T) {
 	r := newRig(t)
 	r.s.loading = true
-	ongoing := at(Ongoing, 5, func(t *txn) { t.timeoutMs = 60_000 })
+	now := func(t *txn) { t.updateMs = r.clk.Wall() }
+	ongoing := at(Ongoing, 5, func(t *txn) { t.timeoutMs = 60_000 }, now)
 	r.s.load("short", ongoing, 1_000, 0)
 	r.s.load("fresh", ongoing, -1, 1)
 	r.s.load("beyond", ongoing, 1<<50, 2) // never more than the timeout itself
-	r.s.load("idle", at(Empty, 5), 30_000, 3)
+	r.s.load("idle", at(Empty, 5, now), 30_000, 3)
 	r.s.load("gone", at(Empty, 5), 30_000, 4)
 	r.s.unload("gone")
 	r.s.load("decided", at(PrepareCommit, 5, tv2), -1, 5)
 	r.s.load("later", at(Empty, 9), 1, 6)
-	r.s.load("later", at(CompleteCommit, 9), 100_000, 7) // the later record counts
+	r.s.load("later", at(CompleteCommit, 9, now), 100_000, 7) // the later record counts
 	r.s.live()
 	if m := r.sink.markers(); len(m) != 1 || !m[0].redo || m[0].m.Epoch != 5 || m[0].m.Version != 2 || !m[0].m.Commit {
 		t.Fatalf("markers %+v, want one commit with redo", m)
@@ -455,8 +456,9 @@ func TestAnOpenTransactionFoundAtStartHoldsItsID(t *testing.T) {
 func TestTickCostsWhatIsDue(t *testing.T) {
 	r := newRig(t)
 	r.s.loading = true
+	now := func(t *txn) { t.updateMs = r.clk.Wall() }
 	for i := range 100_000 {
-		r.s.load(fmt.Sprint("id ", i), at(Empty, 5), int64(60_000+i), int64(i))
+		r.s.load(fmt.Sprint("id ", i), at(Empty, 5, now), int64(60_000+i), int64(i))
 	}
 	r.s.live()
 	if n := testing.AllocsPerRun(100, r.s.tick); n > 4 {

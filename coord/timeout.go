@@ -73,8 +73,10 @@ func (s *shard) timeout(e *entry) {
 	if st.do&needPID != 0 {
 		s.withPID(func(code *kerr.Error) {
 			switch {
-			case e.t.pending != noState || e.t.state != Ongoing || s.entries[e.id] != e:
+			case e.t.state != Ongoing || s.entries[e.id] != e:
 				return // somebody else moved it meanwhile, and armed what is due next
+			case e.t.pending != noState || e.held > 0:
+				s.armAt(e, s.c.clk.Mono()+retryFirst) // a partition more, or a decision that may be refused yet
 			case code != nil:
 				failed()
 			default:
@@ -137,6 +139,28 @@ func (s *shard) armRemaining(e *entry, remainingMs int64) {
 		d = min(d, s.keepEvery(e))
 	}
 	s.armAt(e, now+d)
+}
+
+// since takes off what has passed since a record was written, of which the clock on the wall is the only witness. It
+// may have been set: an open transaction loses no more by it than it could have lost without a record, an id keeps the
+// last eighth of its time.
+func (s *shard) since(t *txn, remainingMs int64) int64 {
+	d, ends := s.full(t)
+	if !ends {
+		return -1
+	}
+	most := d - d/keepShare
+	if t.state == Ongoing {
+		most = max(keepLeast, d/keepShare)
+	}
+	if remainingMs < 0 || remainingMs > d.Milliseconds() {
+		remainingMs = d.Milliseconds()
+	}
+	passed := min(max(s.c.clk.Wall()-t.updateMs, 0), most.Milliseconds())
+	if t.updateMs <= 0 {
+		passed = 0
+	}
+	return max(remainingMs-passed, 0)
 }
 
 // remaining is what a record of e as it is now says about its time: milliseconds left, -1 if it has no end.

@@ -79,6 +79,10 @@ func (s *shard) dropTopics(gone map[[16]byte]bool, done func(error)) {
 
 // drop does it for one id, behind the record that is on its way, if any.
 func (s *shard) drop(e *entry, gone map[[16]byte]bool, done func(*kerr.Error)) {
+	if s.offline {
+		done(kerr.NotCoordinator)
+		return
+	}
 	if s.busy(e) {
 		e.later = append(e.later, func() { s.drop(e, gone, done) })
 		return

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"sekali/coord"
 	"sekali/pidmap"
 	"sekali/plog"
+	"sekali/store"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -62,7 +64,34 @@ func (e *Engine) admit(in coord.Part, add bool, bs []*Batch, durable func(*kerr.
 	for i, b := range bs {
 		in.TPs[i], b.Registering = b.TP, add
 	}
-	codes := e.confirm(in, add, true, durable)
+	// A registration that is lost leaves open what was appended behind it. Until the coordinator has agreed again nothing
+	// of it may be answered for, not even a batch that is stored: it could be left out of the commit.
+	var lost atomic.Bool
+	doubt := func() {
+		for _, b := range bs {
+			if b.Registering {
+				b.Log.Doubt(in.PID)
+			}
+		}
+	}
+	codes := e.confirm(in, add, true, func(code *kerr.Error) {
+		if code != nil {
+			lost.Store(true)
+			doubt()
+		} else {
+			for _, b := range bs {
+				if b.Registering {
+					b.Log.Trust(in.PID)
+				}
+			}
+		}
+		durable(code)
+	})
+	defer func() {
+		if lost.Load() { // perhaps before they were appended
+			doubt()
+		}
+	}()
 	if add && codes[0] == nil {
 		defer e.st.Arrived()
 	}
@@ -87,6 +116,16 @@ func (b *Batch) append() bool {
 	}
 	b.In.Guard = r.Decision.Guard
 	return true
+}
+
+// Doubt is to be called for what a registration that was lost leaves open in the partitions: nothing of it is answered
+// for, not even a retry, until the coordinator has agreed again.
+func (e *Engine) Doubt(in coord.Part) {
+	for _, tp := range in.TPs {
+		if l, err := e.st.Partition(store.TP{Topic: tp.Topic, ID: tp.ID, Partition: tp.Partition}); err == nil {
+			l.Doubt(in.PID)
+		}
+	}
 }
 
 // Confirm asks the coordinator about partitions of a transaction: whether they are registered, or, with add, to

@@ -43,7 +43,7 @@ type world struct {
 func start(t *testing.T, fs vfs.FS, edit func(*Config), storeEdits ...func(*store.Config)) *world {
 	t.Helper()
 	w := &world{t: t, fs: fs, clk: clock.NewSim(1_700_000_000_000), again: make(chan store.TP, 100)}
-	c := store.Config{Dir: dataDir, FS: fs, Clock: w.clk, Notice: func(n store.Notice) {
+	c := store.Config{Dir: dataDir, FS: fs, Clock: w.clk, HoldTxns: true, Notice: func(n store.Notice) {
 		if n.Kind == store.NoticeReopened {
 			w.again <- n.TP
 		}
@@ -186,7 +186,7 @@ func (w *world) end(id string, p coord.InitOut, commit bool) (coord.InitOut, *ke
 
 // records makes a transactional batch of n records.
 func records(p coord.InitOut, seq int32, n int) batch.View {
-	var b batch.Builder
+	b := batch.Builder{BaseTime: 1_700_000_000_000}
 	for range n {
 		b.Add(batch.Record{Value: []byte("v")})
 	}

@@ -174,8 +174,12 @@ func (p *partition) offsets() plog.Offsets {
 	return l.Offsets()
 }
 
-// drop raises the log start, durably.
+// drop raises the log start, durably. What stands for the records below it lies above, with durability=written perhaps
+// not on the disk yet: a power cut must not take both.
 func (p *partition) drop(offset int64) error {
+	if err := p.flush(); err != nil {
+		return err
+	}
 	l, err := p.log()
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (w *world) committedAll(tp coord.TP) {
 }
 
 // TestLostComplete: one failed flush takes the Complete of a transaction and the registration of the next, whose batch
-// is durable; its client is told so when it tries again. Its commit takes that batch along.
+// is durable. Its client tries again until the coordinator knows; its commit takes that batch along.
 func TestLostComplete(t *testing.T) {
 	fs := vfs.NewMem()
 	w := start(t, fs, nil)
@@ -84,12 +84,18 @@ func TestLostComplete(t *testing.T) {
 		t.Fatalf("registration %v; batch %v %v, registering %v", code, b.Err, b.Code, b.Registering)
 	}
 	w.flushed(tps[0])
-	b = w.append("x", p, 0, true, tell, tps[0])[0]
-	if !b.Out.Duplicate || b.Err != nil || b.Code != nil || b.Registering {
-		t.Fatalf("the retry: %v %v, duplicate %v, registering %v", b.Err, b.Code, b.Out.Duplicate, b.Registering)
+	if b = w.append("x", p, 0, true, tell, tps[0])[0]; b.Code != kerr.NotCoordinator {
+		t.Fatalf("the retry: %v %v, want it to ask the coordinator, which is offline", b.Err, b.Code)
 	}
 	reload()
 
+	w.patiently("the retry", func() *kerr.Error {
+		b = w.append("x", p, 0, true, tell, tps[0])[0]
+		return b.Code
+	})
+	if code := soon(t, "the registration", told); code != nil || !b.Out.Duplicate || b.Err != nil {
+		t.Fatalf("the retry: registration %v, %v, duplicate %v", code, b.Err, b.Out.Duplicate)
+	}
 	w.patiently("a write to the other partition", func() *kerr.Error {
 		b = w.append("x", p, 0, true, tell, tps[1])[0]
 		return b.Code
@@ -115,6 +121,7 @@ func TestLostCompleteOffsets(t *testing.T) {
 	p := w.init("x")
 	told := make(chan *kerr.Error, 8)
 	tell := func(code *kerr.Error) { told <- code }
+	var part coord.Part
 	stage := func(offset int64) *kerr.Error {
 		in := group.CommitIn{Member: group.Member{Group: "g"}, Version: 5, PID: p.PID, Epoch: p.Epoch, RetainMs: -1,
 			TPs: []group.TP{group.TP(tp)}, Offsets: []group.Offset{{Offset: offset, LeaderEpoch: -1}}}
@@ -122,7 +129,7 @@ func TestLostCompleteOffsets(t *testing.T) {
 		if guard == 0 {
 			return code
 		}
-		part := coord.Part{TxnID: "x", PID: p.PID, Epoch: p.Epoch, TPs: []coord.TP{owner}}
+		part = coord.Part{TxnID: "x", PID: p.PID, Epoch: p.Epoch, TPs: []coord.TP{owner}}
 		if code := w.e.Confirm(part, true, tell)[0]; code != nil {
 			return code
 		}
@@ -147,11 +154,16 @@ func TestLostCompleteOffsets(t *testing.T) {
 	if code := stage(20); code != nil || soon(t, "the registration", told) == nil {
 		t.Fatalf("staged: %v, and the registration is durable", code)
 	}
-	if code := stage(20); code != nil {
-		t.Fatalf("the retry: %v", code)
+	w.e.Doubt(part)
+	if code := stage(20); code != kerr.NotCoordinator {
+		t.Fatalf("the retry: %v, want it to ask the coordinator, which is offline", code)
 	}
 	reload()
 
+	w.patiently("the retry", func() *kerr.Error { return stage(20) })
+	if code := soon(t, "the registration", told); code != nil {
+		t.Fatal(code)
+	}
 	w.patiently("a write to a partition", func() *kerr.Error { return w.append("x", p, 0, true, tell, tp)[0].Code })
 	if code := soon(t, "the registration", told); code != nil {
 		t.Fatal(code)

@@ -23,7 +23,13 @@ func (e *Engine) Reopened(tp store.TP) error {
 	if err == nil {
 		e.pids.Above(l.MaxProducerID(coord.FoundPIDsBelow))
 	}
+	release := func() {
+		if l != nil {
+			l.ReleaseTxns()
+		}
+	}
 	if !e.loaded.Load() {
+		release()
 		return nil
 	}
 	var open []coord.OpenTxn
@@ -35,7 +41,7 @@ func (e *Engine) Reopened(tp store.TP) error {
 	case l != nil:
 		open = openIn(l, coord.TP{Topic: tp.Topic, ID: tp.ID, Partition: tp.Partition})
 	}
-	e.txns.Reconcile(open, e.stillOpen)
+	e.txns.Reconcile(open, e.stillOpen, release)
 	return nil
 }
 
@@ -80,6 +86,9 @@ func (e *Engine) reload(tp store.TP) error {
 	if tp.Topic == OffsetsTopic {
 		return e.groups.Reload(n, offsetsJournal{p})
 	}
+	// What the old shard agreed to may not be in the journal. A batch that has not been appended by now must ask again:
+	// none may open a transaction behind this look at them that the new shard does not know.
+	e.eachLog(func(_ coord.TP, l *plog.Log) { l.VoidGuards() })
 	return e.txns.Reload(n, txnJournal{p}, e.openTxns())
 }
 

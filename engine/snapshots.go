@@ -90,7 +90,10 @@ func (s *snapshots) Load(shard int) (asOf int64, b []byte, err error) {
 	}
 	asOf, b, err = DecodeSnapshot(s.prefix, shard, file)
 	if j := s.journal(shard); err == nil && j != nil {
-		if at := j.offsets(); asOf < at.Start || asOf > at.High {
+		switch at := j.offsets(); {
+		case asOf < at.Start:
+			return -1, nil, nil // the journal was rewritten since and begins with the whole state
+		case asOf > at.High:
 			err = fmt.Errorf("%w: as of %d, outside the journal %d to %d", ErrSnapshot, asOf, at.Start, at.High)
 		}
 	}
