@@ -78,6 +78,8 @@ func (q *part) registered(code *kerr.Error) {
 func (q *part) unconfirmed(t *txnPart, code int16) {
 	if code == kerr.NotEnoughReplicas.Code || code == kerr.ConcurrentTransactions.Code {
 		t.b.Log.Refuse(t.view)
+	} else {
+		q.p.c.s.metrics.unconfirmed()
 	}
 	q.refuse(code, t.b.Log.Offsets().Start)
 }

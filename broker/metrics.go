@@ -231,14 +231,18 @@ func (m *metrics) watchInFlight(fn func() int64) {
 	}, func() float64 { return float64(fn()) }))
 }
 
-// rejected counts a batch that producer state refused.
+// rejected counts a batch that producer state refused. One that is not verified yet is a question to the coordinator;
+// unconfirmed counts it if the answer is no.
 func (m *metrics) rejected(v pidmap.Verdict) {
 	switch v {
 	case pidmap.OutOfOrder:
 		m.outOfOrder.Inc()
 	case pidmap.Fenced:
 		m.fenced.Inc()
-	case pidmap.TxnOpen, pidmap.TxnUnverified:
+	case pidmap.TxnOpen:
 		m.txnState.Inc()
 	}
 }
+
+// unconfirmed counts a batch that the coordinator did not let into its transaction.
+func (m *metrics) unconfirmed() { m.txnState.Inc() }

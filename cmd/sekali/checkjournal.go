@@ -139,7 +139,7 @@ func sumOf(l *coord.Logged) uint64 {
 	for _, tp := range l.TPs {
 		names = append(names, tp.Topic+"-"+strconv.Itoa(int(tp.Partition)))
 	}
-	return maphash.String(sumSeed, fmt.Sprint(l.PID, l.Epoch, l.State, l.TimeoutMs, l.StartedMs, l.UpdatedMs, names))
+	return maphash.String(sumSeed, fmt.Sprint(l.PID, l.Epoch, l.State, l.TimeoutMs, l.StartedMs, names))
 }
 
 // batch takes the records of one batch that lies at pos.

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -161,12 +163,30 @@ func printDescribed[T any](io streams, asJSON bool, all []T, err error, show fun
 	return err
 }
 
+// cellMax is how much of one name a table shows, in letters; JSON shows all of it.
+const cellMax = 256
+
+// cell is a name as a table shows it: on one line, without what a terminal would take for a command.
+func cell(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+		s = strconv.Quote(s)
+	}
+	if r := []rune(s); len(r) > cellMax {
+		s = string(r[:cellMax]) + "…"
+	}
+	return s
+}
+
 // printTable writes rows under a head, columns aligned.
 func printTable(w io.Writer, head []string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(head, "\t"))
 	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t"))
+		cells := make([]string, len(r))
+		for i, s := range r {
+			cells[i] = cell(s)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }
@@ -196,4 +216,17 @@ func explain(err error, message string) error {
 		return fmt.Errorf("%w: %s", err, message)
 	}
 	return err
+}
+
+// oneOf puts words in the spelling of the known ones and refuses those that are none: a filter that finds nothing is an
+// answer, a mistyped one is not.
+func oneOf(flag string, words []string, known ...string) error {
+	for i, w := range words {
+		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, w) })
+		if at < 0 {
+			return fmt.Errorf("%s %s is none of %s", flag, w, strings.Join(known, ", "))
+		}
+		words[i] = known[at]
+	}
+	return nil
 }

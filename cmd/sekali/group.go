@@ -35,6 +35,10 @@ type listedGroup struct {
 
 // Run prints name, type and state of every group.
 func (c *groupListCmd) Run(io streams) error {
+	if err := errors.Join(oneOf("--type", c.Types, "classic", "consumer"), oneOf("--state", c.States, "Empty", "Stable",
+		"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")); err != nil {
+		return err
+	}
 	return c.admin(func(ctx context.Context, adm *kadm.Client) error {
 		listed, err := adm.ListGroupsByType(ctx, c.Types, c.States...)
 		if err != nil {

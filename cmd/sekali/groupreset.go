@@ -43,6 +43,9 @@ func (c *groupResetCmd) Run(io streams) error {
 	if c.AllTopics == (len(c.Topics) > 0) {
 		return errors.New("name the partitions by --topic, or all that the group has committed by --all-topics")
 	}
+	if c.ByDuration < 0 {
+		return errors.New("--by-duration is negative: it is how long ago")
+	}
 	return c.admin(func(ctx context.Context, adm *kadm.Client) error {
 		if err := c.idle(ctx, adm); err != nil {
 			return err

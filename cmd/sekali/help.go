@@ -17,7 +17,7 @@ var helpTexts = kong.Vars{
 	"reset_duration":      "To the first record of so long ago (such as 90m), or later.",
 	"txn_state":           "Only this state (Ongoing, PrepareCommit, CompleteAbort, ...); may be repeated.",
 	"txn_start":           "First offset of the transaction, as find-hanging shows it.",
-	"txn_force":           "Write the marker although the coordinator knows the transaction.",
+	"txn_force":           "Although the coordinator knows the transaction; a later commit keeps its other partitions.",
 	"txn_max_timeout":     "The longest transaction timeout (transaction.max.timeout.ms); younger ones are left out.",
 	"produce_header":      "A header of every record; may be repeated.",
 	"produce_acks":        "all: durable, each record once; 1: written; 0: not asked.",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 )
@@ -68,6 +69,13 @@ func run(args []string, io streams) int {
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
+	}
+	for _, a := range args {
+		if !utf8.ValidString(a) {
+			// The parser would put other bytes in their place, and the command be about something else.
+			fmt.Fprintf(io.err, "sekali: %q is not UTF-8\n", a)
+			return exitUsage
+		}
 	}
 	ctx, err := parser.Parse(args)
 	if code >= 0 { // --help has been answered

@@ -78,6 +78,37 @@ func TestBootstrapAddress(t *testing.T) {
 	}
 }
 
+// TestCell: names that clients made do not move a terminal or break a table.
+func TestCell(t *testing.T) {
+	for in, want := range map[string]string{
+		"orders": "orders", "pesanan-é": "pesanan-é", "a\nb\tc": `"a\nb\tc"`, "\x1b[31mred": `"\x1b[31mred"`,
+		"bad\xff": `"bad\xff"`, strings.Repeat("x", 300): strings.Repeat("x", 256) + "…",
+	} {
+		if got := cell(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestWordsThatAreNone: what cannot be meant is refused before anything is asked.
+func TestWordsThatAreNone(t *testing.T) {
+	for want, words := range map[string][]string{
+		"is not UTF-8":  {"group", "delete", "dup\xff"},
+		"--state Bogus": {"txn", "list", "--state", "Bogus"},
+		"--type bogus":  {"group", "list", "--type", "bogus"},
+		"--by-duration": {"group", "reset-offsets", "g", "--all-topics", "--by-duration=-1h"},
+	} {
+		if code, _, errs := command("", words...); code == exitOK || !strings.Contains(errs, want) {
+			t.Errorf("%v: status %d, said %q", words, code, errs)
+		}
+	}
+	for _, state := range []string{"ongoing", "Ongoing"} {
+		if words := []string{state}; oneOf("--state", words, "Ongoing") != nil || words[0] != "Ongoing" {
+			t.Errorf("%s became %v", state, words)
+		}
+	}
+}
+
 // TestNobodyListens: a client command says that nobody answers and what would help, within its time.
 func TestNobodyListens(t *testing.T) {
 	code, _, errs := command("", "topic", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "200ms")

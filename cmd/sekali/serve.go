@@ -70,7 +70,10 @@ func (c *serveCmd) flags() map[string]string {
 		all["sekali.admin"] = ""
 	}
 	if c.Listen != "" {
-		all["listeners"] = "PLAINTEXT://" + c.Listen
+		all["listeners"] = c.Listen
+		if !strings.Contains(c.Listen, "://") {
+			all["listeners"] = "PLAINTEXT://" + c.Listen
+		}
 	}
 	return all
 }

@@ -39,6 +39,10 @@ type listedTxn struct {
 
 // Run prints id, state and producer id of every transactional id.
 func (c *txnListCmd) Run(io streams) error {
+	if err := oneOf("--state", c.States, "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit",
+		"CompleteAbort", "Dead", "PrepareEpochFence"); err != nil {
+		return err
+	}
 	return c.admin(func(ctx context.Context, adm *kadm.Client) error {
 		listed, err := adm.ListTransactions(ctx, c.Producers, c.States)
 		if err != nil {
