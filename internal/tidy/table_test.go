@@ -42,6 +42,8 @@ var table = map[string]row{
 		third:   []string{"go.uber.org/goleak", "pgregory.net/rapid"},
 	},
 
+	"auth": {project: []string{"meta"}, third: []string{"github.com/xdg-go/scram"}},
+
 	"clean": {project: []string{"batch", "index", "internal/check"}},
 
 	"plog": {project: []string{
@@ -73,17 +75,17 @@ var table = map[string]row{
 	},
 	"broker": {
 		project: []string{
-			"engine", "store", "meta", "coord", "group", "wire", "plog", "segment", "index", "pidmap", "batch",
+			"auth", "engine", "store", "meta", "coord", "group", "wire", "plog", "segment", "index", "pidmap", "batch",
 			"internal/vfs", "internal/clock", "internal/buf", "internal/check",
 		},
 		third: []string{
 			"github.com/twmb/franz-go/pkg/kmsg", "github.com/twmb/franz-go/pkg/kerr",
-			"github.com/prometheus/client_golang", "github.com/xdg-go/scram",
+			"github.com/prometheus/client_golang",
 		},
 	},
 	"cmd/sekali": {
 		project: []string{
-			"broker", "engine", "store", "meta", "coord", "group", "wire", "plog", "segment", "index", "pidmap", "batch",
+			"broker", "auth", "engine", "store", "meta", "coord", "group", "wire", "plog", "segment", "index", "pidmap", "batch",
 			"internal/vfs", "internal/clock", "internal/buf", "internal/check",
 		},
 		third: []string{
