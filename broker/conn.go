@@ -3,6 +3,7 @@ package broker
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -39,7 +40,8 @@ type pending struct {
 // one at a time and in order; only a Produce runs ahead of a Produce that still waits for its flush.
 type conn struct {
 	s          *Server
-	nc         net.Conn // the bare *net.TCPConn: behind a wrapper one writev becomes many writes
+	nc         net.Conn // the bare *net.TCPConn, behind a wrapper one writev becomes many writes; or a *tls.Conn
+	raw        net.Conn // the *net.TCPConn below it
 	lis        *listener
 	remote, ip string
 	br         *bufio.Reader
@@ -66,13 +68,20 @@ type conn struct {
 	clientID  string       // of the last request, reader only
 	alone     bool         // the last request is to be answered before another one is read; reader only
 
+	ident atomic.Pointer[identity] // nil before login
+	shook bool                     // the last request was a SaslHandshake 0; reader only
+	login login
+
 	// For the sweeper, monotonic; 0: none.
 	active, frameEnds, writeEnds atomic.Int64
 }
 
 func newConn(s *Server, lis *listener, nc net.Conn, ip string) *conn {
-	c := &conn{s: s, nc: nc, lis: lis, remote: nc.RemoteAddr().String(), ip: ip, wake: make(chan struct{}, 1)}
-	c.br = bufio.NewReaderSize(nc, readBuffer)
+	c := &conn{s: s, nc: nc, raw: nc, lis: lis, remote: nc.RemoteAddr().String(), ip: ip, wake: make(chan struct{}, 1)}
+	if lis.security.tls != nil {
+		c.nc = tls.Server(nc, lis.security.tls.config())
+	}
+	c.br = bufio.NewReaderSize(c.nc, readBuffer)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.slots = newSlots(s.cfg.PipelineMax, c.send, c.close)
 	c.active.Store(int64(s.clk.Mono()))
@@ -93,7 +102,8 @@ func (c *conn) close(cause error) {
 		return
 	}
 	c.cancel(cause)
-	if err := c.nc.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+	// The bare connection: to close one with TLS may wait for the peer.
+	if err := c.raw.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		c.s.log.Debug("close", "remote", c.remote, "err", err)
 	}
 	c.signal()
@@ -128,8 +138,14 @@ func (c *conn) read() {
 		c.signal()
 	}()
 	defer c.catch()
+	err := c.handshake()
+	if err == nil {
+		err = c.identify()
+	}
 	for {
-		err := c.next()
+		if err == nil {
+			err = c.next()
+		}
 		if err == nil {
 			c.run()
 			continue
@@ -146,11 +162,23 @@ func (c *conn) read() {
 // next reads one request and puts it into the queue. The head is waited for first, room after it: that a peer has
 // gone away shows while a Fetch is parked.
 func (c *conn) next() error {
-	h, err := wire.ReadHead(c.br, c.s.cfg.Limits, true)
+	if c.shook {
+		// Whether a token comes next, and without a header, is known when the handshake is answered.
+		if err := c.waitRoom(); err != nil {
+			return err
+		}
+		if c.shook = c.login.bare; c.shook {
+			return c.token()
+		}
+	}
+	h, err := wire.ReadHead(c.br, c.s.cfg.Limits, c.ident.Load() != nil)
 	if err != nil {
 		return err
 	}
 	if err := c.waitRoom(); err != nil {
+		return err
+	}
+	if err := c.allowed(h.Key); err != nil {
 		return err
 	}
 	first, err := c.begin(h)
@@ -235,6 +263,7 @@ func (c *conn) accept(p *pending, now time.Duration) error {
 		p.frame = nil
 	}
 	c.s.metrics.request(h.Key)
+	c.shook = h.Key == wire.KeySASLHandshake && h.Version == 0
 	c.alone = answersAlone(p.msg)
 	p.slot = c.slots.reserve(h, now)
 	c.mu.Lock()
@@ -302,6 +331,8 @@ func (c *conn) complain(err error) {
 		reason = badVersion
 	case errors.Is(err, wire.ErrBody):
 		reason = badBody
+	case errors.Is(err, errLoginFirst), errors.Is(err, errExpired):
+		reason = badLogin
 	case errors.Is(err, io.EOF), c.closed.Load():
 		return
 	default:
@@ -322,6 +353,7 @@ func (c *conn) write() {
 			break
 		}
 	}
+	c.farewell()
 	c.close(errStop)
 	c.abandon()
 }
@@ -369,7 +401,12 @@ func (c *conn) send(fs []*wire.Frame) error {
 	}
 	now := c.s.clk.Mono()
 	c.writeEnds.Store(int64(now + c.s.cfg.WriteTimeout + time.Duration(size/rateMin)*time.Second))
-	_, err := wire.Send(c.nc, fs)
+	var err error
+	if c.nc == c.raw {
+		_, err = wire.Send(c.raw, fs)
+	} else {
+		err = wire.SendCopy(c.nc, fs)
+	}
 	c.writeEnds.Store(0)
 	c.active.Store(int64(c.s.clk.Mono()))
 	return err

@@ -82,9 +82,12 @@ func (c *conn) execute(p *pending) {
 		c.s.fetch(c, p)
 	default:
 		r := &request{hdr: p.slot.hdr, msg: p.msg, conn: c, slot: p.slot}
-		resp := c.s.handlers[key](c.s, r)
-		if r.deferred {
-			return
+		resp := c.s.refusal(r)
+		if resp == nil {
+			if resp = c.s.handlers[key](c.s, r); r.deferred {
+				return
+			}
+			resp = r.amended(resp)
 		}
 		p.slot.msg, p.slot.hangup = resp, resp == nil
 		c.complete(p.slot)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"sekali/auth"
 	"sekali/plog"
 	"sekali/store"
 	"sekali/wire"
@@ -154,6 +155,10 @@ func (p *fetchPart) resolve(cat *store.Catalog, w *want, f *fetch) {
 		p.code = kerr.InconsistentTopicID.Code
 		return
 	}
+	if !f.mayRead(p.topic, w.topic) {
+		p.code = kerr.TopicAuthorizationFailed.Code
+		return
+	}
 	if p.log, p.code = logOf(p.topic, w.partition, f.cx.ids); p.code != 0 {
 		p.code = old(p.code, f.version)
 		return
@@ -166,6 +171,15 @@ func (p *fetchPart) resolve(cat *store.Catalog, w *want, f *fetch) {
 	default:
 		p.code = kerr.UnknownLeaderEpoch.Code
 	}
+}
+
+// mayRead asks for a topic by the name it has; one that only an id names and that does not exist is nobody's.
+func (f *fetch) mayRead(t *store.Topic, name string) bool {
+	if t != nil {
+		name = t.Name
+	}
+	s := f.c.s
+	return s.authorizer == nil || name == "" || s.may(f.c, auth.Read, auth.Topic, name)
 }
 
 // old gives Fetch 5 and below the only code for an absent log they know.
@@ -184,6 +198,7 @@ func (p *fetchPart) read1(w *want, f *fetch, total int) {
 		BytesMax:  max(0, min(int(w.bytesMax), f.maxBytes-total)),
 		Committed: f.committed,
 		AtLeast1:  total == 0,
+		Copy:      f.c.nc != f.c.raw, // TLS would read cold pages of the mapping in Go code
 	}
 	if err := p.log.Read(in, &p.read); err != nil {
 		p.code = old(byID(codeOf(err), f.cx.ids), f.version)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sekali/auth"
 	"sekali/batch"
 	"sekali/plog"
 	"sekali/store"
@@ -69,10 +70,18 @@ func (s *Server) produce(c *conn, r *pending) {
 	req := r.msg.(*kmsg.ProduceRequest)
 	p := newProduce(c, r.slot, req)
 	code := s.requestCode(req)
+	if code == 0 && req.TransactionID != nil && transactional(req) &&
+		!s.may(c, auth.Write, auth.TransactionalID, *req.TransactionID) {
+		code = kerr.TransactionalIDAuthorizationFailed.Code
+	}
 	n := 0
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		topic := s.produceTopic(req.Version, t)
+		code := code
+		if code == 0 && !s.mayWrite(c, topic, t.Topic) {
+			code = kerr.TopicAuthorizationFailed.Code
+		}
 		for j := range t.Partitions {
 			q := &p.parts[n]
 			n++
@@ -166,6 +175,26 @@ func (s *Server) requestCode(req *kmsg.ProduceRequest) int16 {
 	return 0
 }
 
+// transactional reports whether a batch of the request is part of a transaction.
+func transactional(req *kmsg.ProduceRequest) bool {
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			if v, _, err := batch.Next(req.Topics[i].Partitions[j].Records); err == nil && v.Attrs().Transactional() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayWrite asks for a topic by the name it has; one that only an id names and that does not exist is nobody's.
+func (s *Server) mayWrite(c *conn, t *store.Topic, name string) bool {
+	if t != nil {
+		name = t.Name
+	}
+	return s.authorizer == nil || name == "" || s.may(c, auth.Write, auth.Topic, name)
+}
+
 func (s *Server) produceTopic(version int16, t *kmsg.ProduceRequestTopic) *store.Topic {
 	return topicOf(s.store.Catalog(), version >= 13, t.Topic, t.TopicID)
 }
@@ -220,7 +249,8 @@ func (q *part) appended(s *Server, log *plog.Log, v batch.View, tp store.TP, err
 		s.metrics.appended(len(v), int(v.Count()))
 	} else if q.out.Mismatch {
 		s.metrics.mismatched()
-		s.complaints.warn("a producer used the sequence numbers of a stored batch for other bytes", "remote", q.p.c.remote,
+		s.complaints.warn("a producer used the sequence numbers of a stored batch for other bytes", "remote",
+			q.p.c.remote,
 			"client", clip(q.p.slot.hdr.ClientID), "topic", tp.Topic, "partition", tp.Partition, "offset", q.out.Base)
 	}
 	q.settle(log)

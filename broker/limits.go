@@ -78,6 +78,15 @@ const (
 	overGrace = 10 * time.Second
 	overRate  = 1 << 20 // bytes a second
 
+	// handshakeMax bounds a TLS handshake, farewellMax the last record of a TLS connection; tlsLookEvery is how often the
+	// files of TLS are looked at again.
+	handshakeMax = 10 * time.Second
+	farewellMax  = time.Second
+	tlsLookEvery = 5 * time.Second
+
+	// failDelayDefault is how long a failed login waits for its answer.
+	failDelayDefault = 100 * time.Millisecond
+
 	// drainMax is how long a stop waits for connections to take their answers.
 	drainMax = 5 * time.Second
 

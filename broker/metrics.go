@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"sekali/auth"
 	"time"
 
 	"sekali/pidmap"
@@ -35,6 +36,8 @@ type metrics struct {
 	requests      [kmsg.MaxKey + 1]prometheus.Counter
 	produceErrors *prometheus.CounterVec
 	badRequests   *prometheus.CounterVec
+	authFailures  *prometheus.CounterVec
+	denials       *prometheus.CounterVec
 	panics        prometheus.Counter
 	connections   prometheus.Gauge
 	accepted      prometheus.Counter
@@ -53,6 +56,7 @@ const (
 	badVersion badReason = "version" // key or version that is not advertised
 	badBody    badReason = "body"    // body does not parse, or a count exceeds what is left
 	badRecords badReason = "records" // records of a Produce refused by validation
+	badLogin   badReason = "login"   // before a login, or after it had expired
 )
 
 // refusal says why a connection was not kept.
@@ -153,9 +157,16 @@ func (m *metrics) registerWire() {
 		m.requests[r.Key] = requests.WithLabelValues(kmsg.NameForKey(r.Key))
 	}
 	m.badRequests = m.vec("sekali_bad_requests_total", "Requests that could not be served as sent, by reason.", "reason")
-	for _, r := range []badReason{badFrame, badHeader, badVersion, badBody, badRecords} {
+	for _, r := range []badReason{badFrame, badHeader, badVersion, badBody, badRecords, badLogin} {
 		m.badRequests.WithLabelValues(string(r))
 	}
+	m.authFailures = m.vec("sekali_authentication_failures_total",
+		"Logins and TLS handshakes that failed, by mechanism.", "mechanism")
+	for _, name := range append([]string{authTLS}, auth.Mechanisms...) {
+		m.authFailures.WithLabelValues(name)
+	}
+	m.denials = m.vec("sekali_authorization_denials_total", "What somebody asked for and may not do, by operation.",
+		"operation")
 	m.panics = m.counter("sekali_request_panics_total",
 		"Requests whose handling broke an invariant; each cost its connection.")
 	m.connections = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -211,6 +222,15 @@ func (m *metrics) request(key int16) {
 
 // badRequest counts bytes from the wire that could not be served.
 func (m *metrics) badRequest(r badReason) { m.badRequests.WithLabelValues(string(r)).Inc() }
+
+// authTLS stands for a failed handshake where the mechanism of a login is told.
+const authTLS = "TLS"
+
+// authFailed counts a login that failed, or a TLS handshake.
+func (m *metrics) authFailed(mechanism string) { m.authFailures.WithLabelValues(mechanism).Inc() }
+
+// denied counts what somebody may not do.
+func (m *metrics) denied(op auth.Operation) { m.denials.WithLabelValues(op.String()).Inc() }
 
 // connOpened counts a connection that is kept; connClosed follows once for each.
 func (m *metrics) connOpened() {

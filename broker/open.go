@@ -38,6 +38,7 @@ func (c *Config) fill() {
 	setDefault(&c.ConnsMaxPerIP, connsPerIPDefault)
 	setDefault(&c.PipelineMax, pipelineDefault)
 	setDefault(&c.IdleMax, idleDefault)
+	setDefault(&c.Security.FailDelay, failDelayDefault)
 	setDefault(&c.WriteTimeout, writeTimeoutDefault)
 	setDefault(&c.FetchWaitMaxMs, fetchWaitDefault)
 	setDefault(&c.FetchBytesMax, fetchBytesDefault)
@@ -128,6 +129,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	c := &s.cfg.Store
 	c.Clock, c.Events, c.Notice, c.NodeID = s.clk, s.events, s.notice, s.cfg.NodeID
 	c.HoldTxns = true
+	if err := s.secureAll(); err != nil {
+		return err
+	}
 	if err := s.startAdmin(); err != nil {
 		return err
 	}
@@ -135,6 +139,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	if s.meta, s.metaClose, err = meta.Open(c.Dir, c.FS, s.clk); err != nil {
+		return err
+	}
+	if err := s.openAuth(ctx); err != nil {
 		return err
 	}
 	if s.epoch, err = store.RaiseEpoch(ctx, *c, s.meta); err != nil {
@@ -179,7 +186,7 @@ func (s *Server) engineConfig() engine.Config {
 // listen opens the listeners that are not open yet.
 func (s *Server) listen(ctx context.Context) error {
 	var lc net.ListenConfig
-	for _, cfg := range s.cfg.Listeners {
+	for i, cfg := range s.cfg.Listeners {
 		ln := cfg.Ln
 		if ln == nil {
 			var err error
@@ -187,7 +194,7 @@ func (s *Server) listen(ctx context.Context) error {
 				return fmt.Errorf("broker: listener %s: %w", cfg.Name, err)
 			}
 		}
-		l := &listener{cfg: cfg, ln: ln}
+		l := &listener{cfg: cfg, ln: ln, security: s.securities[i]}
 		s.listeners = append(s.listeners, l)
 		if err := l.advertise(); err != nil {
 			return err

@@ -14,6 +14,7 @@ type request struct {
 
 	slot     *slot
 	deferred bool // the answer comes by the function that later gave
+	amends   []func(kmsg.Response)
 }
 
 // later says that the answer comes by another way than the handler's return value, perhaps minutes later: the handler
@@ -23,6 +24,7 @@ func (r *request) later() func(kmsg.Response) {
 	r.deferred = true
 	c, s := r.conn, r.slot
 	return func(resp kmsg.Response) {
+		resp = r.amended(resp)
 		s.msg, s.hangup = resp, resp == nil
 		c.complete(s)
 		c.signal()
@@ -48,6 +50,7 @@ var handlers = map[int16]handler{
 	14: (*Server).handleSyncGroup,
 	15: (*Server).handleDescribeGroups,
 	16: (*Server).handleListGroups,
+	17: (*Server).handleSASLHandshake,
 	18: (*Server).handleApiVersions,
 	19: (*Server).handleCreateTopics,
 	20: (*Server).handleDeleteTopics,
@@ -66,6 +69,7 @@ var handlers = map[int16]handler{
 	33: (*Server).handleAlterConfigs,
 	34: (*Server).handleAlterReplicaLogDirs,
 	35: (*Server).handleDescribeLogDirs,
+	36: (*Server).handleSASLAuthenticate,
 	37: (*Server).handleCreatePartitions,
 	42: (*Server).handleDeleteGroups,
 	43: (*Server).handleElectLeaders,

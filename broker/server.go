@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"sekali/auth"
 	"sekali/coord"
 	"sekali/engine"
 	"sekali/group"
@@ -44,6 +45,7 @@ type Config struct {
 	IdleMax, WriteTimeout time.Duration
 	FetchWaitMaxMs        int32
 	FetchBytesMax         int32
+	Security              Security
 	AutoCreate            bool
 	KeepTopics            bool  // delete.topic.enable=false
 	NumPartitions         int32 // of topics made on first use or with -1
@@ -69,6 +71,8 @@ type listener struct {
 	ln   net.Listener
 	host string // advertised; empty: where the connection came in
 	port int32
+
+	security listenerSecurity
 }
 
 // Server is one running node. The fields of the first group are set by Open and constant from then on; what changes
@@ -91,12 +95,15 @@ type Server struct {
 	clk         clock.Clock
 	pool        *buf.Pool
 	budget      budget
+	auth        *auth.Store
+	authorizer  *auth.Authorizer // nil: everybody may do everything
 	sessions    *sessions
 	parkings    parkings
 	handlers    map[int16]handler
 	shared      *plog.Shared
 	lock        io.Closer
 	metaClose   io.Closer
+	securities  []listenerSecurity // of the listeners, in their order
 	listeners   []*listener
 
 	reopened   reopened

@@ -76,6 +76,9 @@ func (e *SettingError) Error() string {
 }
 
 func settingNamed(name string) (Setting, bool) {
+	if strings.HasPrefix(name, listenerPrefix) {
+		return listenersOwn(name)
+	}
 	i, ok := slices.BinarySearchFunc(serverSettings, name, func(s Setting, n string) int {
 		return strings.Compare(s.Name,
 			n)
@@ -87,7 +90,7 @@ func settingNamed(name string) (Setting, bool) {
 }
 
 // serverSettings is the one table of server-wide settings, sorted by name.
-var serverSettings = sorted(append(engineSettings(), []Setting{
+var serverSettings = sorted(append(append(engineSettings(), securitySettings()...), []Setting{
 	{Name: "advertised.listeners", Type: kmsg.ConfigTypeList,
 		Doc: "Addresses told to clients, by listener; a listener without one is told as the address a client came in on.",
 		get: getAdvertised, set: setAdvertised},
@@ -131,7 +134,8 @@ var serverSettings = sorted(append(engineSettings(), []Setting{
 		1, partitionsPerRequestMax, func(c *Config) *int32 { return &c.NumPartitions }),
 	integer("num.recovery.threads.per.data.dir", "Logs opened and recovered at the same time.",
 		1, 1024, func(c *Config) *int { return &c.Store.RecoveryThreads }),
-	millis("producer.id.expiration.ms", "A producer idle for this long is forgotten, unless a transaction of it is open.",
+	millis("producer.id.expiration.ms",
+		"A producer idle for this long is forgotten, unless a transaction of it is open.",
 		func(c *Config) *time.Duration { return &c.Store.ProducerExpire }),
 	integer("queued.max.request.bytes", "Bytes of requests held at one time; beyond it reading pauses.",
 		1<<20, math.MaxInt64, func(c *Config) *int64 { return &c.InFlightBytesMax }),

@@ -33,11 +33,17 @@ func TestSettingsTable(t *testing.T) {
 // Each setting takes a value, gives it back in full, and takes back what it gives.
 func TestSettingsRoundTrip(t *testing.T) {
 	values := map[string]string{
-		"advertised.listeners": "PLAINTEXT://kafka.example:9092", "listeners": "PLAINTEXT://127.0.0.1:1,OTHER://127.0.0.1:2",
+		"advertised.listeners":      "PLAINTEXT://kafka.example:9092",
+		"listeners":                 "PLAINTEXT://127.0.0.1:1,OTHER://127.0.0.1:2",
 		"auto.create.topics.enable": "true", "delete.topic.enable": "false", "log.dir": "/data",
 		"sekali.admin": "127.0.0.1:9644", "sekali.durability": "written", "sekali.flush": "syncfs",
 		"sekali.log.level": "warn", "sekali.unsafe.fs": "true", "queued.max.request.bytes": "4194304",
 		"fetch.max.bytes":                "4096",
+		"allow.everyone.if.no.acl.found": "true", "authorizer.class.name": "acl", "super.users": "User:a;User:CN=b,O=c",
+		"listener.security.protocol.map": "OTHER:SASL_SSL,PLAINTEXT:PLAINTEXT", "sasl.enabled.mechanisms": "PLAIN",
+		"sasl.server.max.receive.size": "2048", "ssl.client.auth": "required", "ssl.enabled.protocols": "TLSv1.3",
+		"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM",
+		"ssl.principal.mapping.rules":    "RULE:^CN=(.*)$/$1/L,DEFAULT",
 		"sekali.request.other.max.bytes": "65536", "socket.request.max.bytes": "65536",
 		"transaction.partition.verification.enable": "false", "transaction.state.log.segment.bytes": "2000000",
 		"offsets.topic.segment.bytes": "3000000",
@@ -79,7 +85,8 @@ func TestSettingsRoundTrip(t *testing.T) {
 			t.Errorf("%s: %q became %q", name, a, b)
 		}
 	}
-	if c.Store.Topic.SegmentBytes != 5000000 || !c.Store.Written || !c.KeepTopics || c.LogLevel.Level() != slog.LevelWarn {
+	if c.Store.Topic.SegmentBytes != 5000000 || !c.Store.Written || !c.KeepTopics ||
+		c.LogLevel.Level() != slog.LevelWarn {
 		t.Errorf("values did not arrive: %+v", c)
 	}
 	if got := c.Get("no.such.setting"); got != "" {

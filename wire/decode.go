@@ -26,7 +26,7 @@ func Decode(h Header, body []byte) (kmsg.Request, error) {
 		return nil, ErrBody
 	}
 	switch h.Key {
-	case KeyJoinGroup, KeySyncGroup, KeyAlterUserScram:
+	case KeyJoinGroup, KeySyncGroup, KeyAlterUserScram, KeySASLAuthenticate:
 		// kmsg copies strings and lets byte slices alias what it reads. These have some, and outlive the body.
 		body = bytes.Clone(body)
 	}

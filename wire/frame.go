@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"encoding/binary"
 	"io"
 	"net"
@@ -80,6 +81,54 @@ func Send(c net.Conn, fs []*Frame) (int64, error) {
 		vectors.Put(v)
 	}
 	return n, err
+}
+
+// copies are buffers of SendCopy: a record of TLS holds 16 KiB.
+var copies = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, copyBytes) }}
+
+// SendCopy is Send for a connection that is not bare: pieces are gathered in a buffer, since each write has its price.
+func SendCopy(c io.Writer, fs []*Frame) error {
+	w := copies.Get().(*bufio.Writer)
+	defer copies.Put(w)
+	w.Reset(c)
+	defer w.Reset(nil)
+	for _, f := range fs {
+		for _, b := range f.bufs {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush()
+}
+
+// Token is a frame that holds nothing but b: an answer of a SASL exchange that has no header.
+func Token(b []byte) *Frame {
+	f := frames.Get().(*Frame)
+	f.head = append(append(f.head[:0], 0, 0, 0, 0), b...)
+	f.bufs = append(f.bufs[:0], f.head)
+	f.finish(len(f.head))
+	return f
+}
+
+// ReadToken reads such a frame of at most limit bytes. Errors are those of ReadHead.
+func ReadToken(r io.Reader, limit int) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	n := int32(binary.BigEndian.Uint32(size[:]))
+	switch {
+	case n < 0:
+		return nil, ErrFrameSize
+	case int(n) > limit:
+		return nil, ErrTooLarge
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return b, nil
 }
 
 // Head is the begin of a frame: how many bytes follow the length, and of which key they are.

@@ -32,6 +32,9 @@ const firstPiece = 2 * FirstBytes
 // piecesMax is the most pieces one writev takes (IOV_MAX); net.Buffers cuts a longer list into several calls.
 const piecesMax = 1024
 
+// copyBytes is what SendCopy gathers before it writes.
+const copyBytes = 64 << 10
+
 // headBytes is what a response head is made with; larger ones grow.
 const headBytes = 512
 

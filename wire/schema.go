@@ -62,7 +62,9 @@ var (
 	findCoordinatorFields = []field{
 		str().until(3), num(1).since(1), strs().since(4),
 	}
-	apiVersionsFields = []field{
+	saslHandshakeFields    = []field{str()}
+	saslAuthenticateFields = []field{data()}
+	apiVersionsFields      = []field{
 		str().since(3), str().since(3), str().since(5).orNull(5), num(4).since(5),
 	}
 	createTopicsFields = []field{

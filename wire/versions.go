@@ -15,6 +15,7 @@ const (
 	KeySyncGroup                   int16 = 14
 	KeyDescribeGroups              int16 = 15
 	KeyListGroups                  int16 = 16
+	KeySASLHandshake               int16 = 17
 	KeyApiVersions                 int16 = 18
 	KeyCreateTopics                int16 = 19
 	KeyDeleteTopics                int16 = 20
@@ -33,6 +34,7 @@ const (
 	KeyAlterConfigs                int16 = 33
 	KeyAlterReplicaLogDirs         int16 = 34
 	KeyDescribeLogDirs             int16 = 35
+	KeySASLAuthenticate            int16 = 36
 	KeyCreatePartitions            int16 = 37
 	KeyDeleteGroups                int16 = 42
 	KeyElectLeaders                int16 = 43
@@ -71,6 +73,9 @@ type api struct {
 // compression off unless they are (KAFKA-18659); a request that really bears one of them closes the connection.
 const produceMin = 3
 
+// flexibleNever is the first flexible version of a key that has none.
+const flexibleNever = 1 << 14
+
 // apis is the one table: what is advertised, what is parsed and how. It is ordered by key.
 var apis = []api{
 	{Range{KeyProduce, 0, 13}, 9, true, nil},
@@ -86,6 +91,7 @@ var apis = []api{
 	{Range{KeySyncGroup, 0, 5}, 4, true, syncGroupFields},
 	{Range{KeyDescribeGroups, 0, 6}, 5, true, describeGroupsFields},
 	{Range{KeyListGroups, 0, 5}, 3, false, listGroupsFields},
+	{Range{KeySASLHandshake, 0, 1}, flexibleNever, false, saslHandshakeFields},
 	{Range{KeyApiVersions, 0, 5}, 3, false, apiVersionsFields},
 	{Range{KeyCreateTopics, 2, 7}, 5, true, createTopicsFields},
 	{Range{KeyDeleteTopics, 1, 6}, 4, true, deleteTopicsFields},
@@ -104,6 +110,7 @@ var apis = []api{
 	{Range{KeyAlterConfigs, 0, 2}, 2, false, alterConfigsFields},
 	{Range{KeyAlterReplicaLogDirs, 1, 2}, 2, true, alterReplicaLogDirsFields},
 	{Range{KeyDescribeLogDirs, 1, 5}, 2, true, describeLogDirsFields},
+	{Range{KeySASLAuthenticate, 0, 2}, 2, false, saslAuthenticateFields},
 	{Range{KeyCreatePartitions, 0, 3}, 2, true, createPartitionsFields},
 	{Range{KeyDeleteGroups, 0, 3}, 2, true, deleteGroupsFields},
 	{Range{KeyElectLeaders, 0, 2}, 2, true, electLeadersFields},
