@@ -24,6 +24,7 @@ import (
 type clientFlags struct {
 	Bootstrap []string      `name:"bootstrap" short:"b" default:"127.0.0.1:9092" help:"${client_bootstrap}"`
 	Timeout   time.Duration `name:"timeout" default:"15s" help:"How long to try before giving up."`
+	Security  string        `name:"command-config" placeholder:"FILE" help:"${client_security}"`
 }
 
 // client connects lazily; the first request finds out whether somebody listens.
@@ -33,6 +34,11 @@ func (f *clientFlags) client(opts ...kgo.Opt) (*kgo.Client, error) {
 			return nil, err
 		}
 	}
+	secure, err := securityOpts(f.Security)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(secure, opts...)
 	b := thisBuild()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(f.Bootstrap...),

@@ -70,8 +70,7 @@ func settingOrder(values map[string]string) []string {
 }
 
 func isSetting(name string) bool {
-	return store.IsServerSetting(name) ||
-		slices.ContainsFunc(broker.Settings(), func(s broker.Setting) bool { return s.Name == name })
+	return store.IsServerSetting(name) || broker.IsSetting(name)
 }
 
 // rivals are the other names of the same thing (log.retention.hours and log.retention.ms): in a stronger layer each of

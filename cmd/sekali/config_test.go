@@ -93,9 +93,10 @@ func TestUnknownAndForeignSettings(t *testing.T) {
 		t.Errorf("a malformed value must name its source: %v", err)
 	}
 	for name, value := range map[string]string{
-		"authorizer.class.name": "org.example.A", "sasl.enabled.mechanisms": "PLAIN", "ssl.keystore.location": "/k",
-		"listener.security.protocol.map": "A:SASL_SSL", "listener.name.a.ssl.client.auth": "required",
-		"process.roles": "controller",
+		"authorizer.class.name": "org.example.A", "sasl.enabled.mechanisms": "GSSAPI", "ssl.keystore.type": "JKS",
+		"ssl.keystore.password": "p", "listener.security.protocol.map": "A:TLS", "ssl.cipher.suites": "X",
+		"listener.name.a.ssl.client.auth": "perhaps", "listener.name.a.sasl.jaas.config": "x",
+		"listener.name.a.plain.sasl.jaas.config": "x", "process.roles": "controller",
 	} {
 		if err := set(name, value); err == nil {
 			t.Errorf("%s=%s asks for what is not there and must not be passed over", name, value)

@@ -36,28 +36,23 @@ func unsafeToIgnore(name, value string) string {
 		_, base, _ = strings.Cut(rest, ".")
 	}
 	switch {
-	case base == "authorizer.class.name" && set:
-		return "there is no access control in this version; leave it out to serve without"
-	case strings.HasPrefix(base, "sasl.") && set:
-		return "there is no login (SASL) in this version; leave it out to serve without"
-	case strings.HasPrefix(base, "ssl.") && set:
-		return "there is no TLS in this version; leave it out to serve without"
-	case name == "listener.security.protocol.map":
-		return plaintextOnly(value)
+	case isSetting(name) || safelyIdle[base]:
+	case strings.HasSuffix(base, "sasl.jaas.config") && set:
+		return "users are not kept in the configuration; make them with: sekali user set NAME"
+	case strings.HasPrefix(base, "ssl.") && strings.Contains(base, "store.") && set, base == "ssl.key.password" && set:
+		return "key and certificates are read from a PEM file without password; set ssl.keystore.location and " +
+			"ssl.truststore.location"
+	case strings.HasPrefix(base, "sasl.") && set, strings.HasPrefix(base, "ssl.") && set,
+		base == "principal.builder.class" && set:
+		return "this version does not do that; leave it out to serve without"
 	case name == "process.roles" && set && !strings.Contains(value, "broker"):
 		return "this is a broker; there is no node that is a controller alone"
 	}
 	return ""
 }
 
-// plaintextOnly refuses a map that gives a listener another protocol than PLAINTEXT.
-func plaintextOnly(value string) string {
-	for part := range strings.SplitSeq(value, ",") {
-		name, protocol, ok := strings.Cut(strings.TrimSpace(part), ":")
-		if ok && !strings.EqualFold(protocol, "PLAINTEXT") && !strings.EqualFold(name, "CONTROLLER") &&
-			!strings.EqualFold(name, protocol) {
-			return "listener " + name + " asks for " + protocol + "; this version serves PLAINTEXT only"
-		}
-	}
-	return ""
+// safelyIdle are settings about how nodes talk to one another, which one node does not.
+var safelyIdle = map[string]bool{
+	"sasl.mechanism.inter.broker.protocol": true, "sasl.mechanism.controller.protocol": true,
+	"ssl.endpoint.identification.algorithm": true,
 }

@@ -30,6 +30,8 @@ type cli struct {
 	Consume consumeCmd `cmd:"" help:"Write records to standard output."`
 	Group   groupCmd   `cmd:"" help:"List, describe and delete consumer groups, and set their offsets."`
 	Txn     txnCmd     `cmd:"" help:"List, describe and abort transactions."`
+	User    userCmd    `cmd:"" help:"List, make and delete those who may log in."`
+	ACL     aclCmd     `cmd:"" name:"acl" help:"List, add and delete rules of who may do what."`
 	Check   checkCmd   `cmd:"" help:"Verify the data directory of a stopped daemon; exit 0 clean, 1 damage, 2 not done."`
 	Dump    dumpCmd    `cmd:"" help:"Show any file of a data directory as text."`
 	Version versionCmd `cmd:"" help:"Say what this binary is."`
