@@ -110,10 +110,12 @@ var plants = []plant{
 		finds: `I8|I10|is aborted`, seeds: 2000, txns: true,
 	},
 	{
-		name: "aborts what lies behind a decided transaction",
-		edits: []edit{{
-			"coord/reconcile.go", "belongs = t.clientTV == 2 && follows(o, t)", "belongs = follows(o, t) && t == nil",
-		}},
+		// The one alone costs its client the transaction: it is told so, and nothing is lost.
+		name: "answers for a lost registration and aborts what lies behind a decided transaction",
+		edits: []edit{
+			{"coord/reconcile.go", "belongs = t.clientTV == 2 && follows(o, t)", "belongs = follows(o, t) && t == nil"},
+			{"pidmap/guard.go", "e != nil && e.txn != 0 {", "e != nil && e.txn != 0 && pid < 0 {"},
+		},
 		finds: `I10|is aborted`, seeds: 2000, txns: true,
 	},
 }
