@@ -17,6 +17,7 @@ type daemon struct {
 	binary string
 	dir    string // its data, and its log beside it
 	addr   string
+	flags  []string // of serve: where it listens, and what else is its own
 	cmd    *exec.Cmd
 }
 
@@ -28,15 +29,25 @@ const startLimit = 30 * time.Second
 
 // startDaemon serves an empty directory below dir on a free port.
 func startDaemon(binary, dir string) (*daemon, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	addrs, err := freeAddrs(1)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{binary: binary, dir: dir, addr: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
+	d := &daemon{binary: binary, dir: dir, addr: addrs[0], flags: []string{"--listen", addrs[0]}}
 	return d, d.start()
+}
+
+// freeAddrs are n addresses at which nobody listens now.
+func freeAddrs(n int) (addrs []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at once, or one would be given out twice
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
 }
 
 func (d *daemon) start() error {
@@ -45,7 +56,7 @@ func (d *daemon) start() error {
 		return err
 	}
 	defer log.Close()
-	args := []string{"serve", "--data", filepath.Join(d.dir, "data"), "--listen", d.addr, "--admin", "none"}
+	args := append([]string{"serve", "--data", filepath.Join(d.dir, "data"), "--admin", "none"}, d.flags...)
 	for _, setting := range loopSettings {
 		args = append(args, "--set", setting)
 	}

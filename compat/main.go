@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func matrix(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	b := &bench{dir: *dir, run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
+	b := &bench{dir: *dir, topics: "compat", run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
 	if *binary != "" {
 		if b.daemon, err = startDaemon(*binary, *dir); err != nil {
 			return 0, err
@@ -68,6 +69,14 @@ func matrix(ctx context.Context) (failed int, err error) {
 			}
 		}()
 		*bootstrap = b.daemon.addr
+		if b.guarded, err = startGuarded(ctx, *binary, filepath.Join(*dir, "guarded"), b.run); err != nil {
+			return 0, err
+		}
+		defer func() {
+			if stopped := b.guarded.stop(); err == nil && stopped != nil {
+				err = fmt.Errorf("the guarded daemon did not stop in order: %w", stopped)
+			}
+		}()
 	}
 	if b.ref, err = newReference(*bootstrap); err != nil {
 		return 0, err
@@ -107,6 +116,14 @@ func (b *bench) all(ctx context.Context, clients []client, home string, chosen *
 			names = append(names, "restarts")
 			scenarios["restarts"] = func() (string, error) { return b.restarts(ctx, c) }
 		}
+		if b.guarded != nil && !c.onlyLoops {
+			for _, w := range ways {
+				names = append(names, w.name)
+				scenarios[w.name] = func() (string, error) { return b.guarded.through(ctx, c, w) }
+			}
+			names = append(names, "denied")
+			scenarios["denied"] = func() (string, error) { return b.guarded.denied(ctx, c) }
+		}
 		for _, l := range loopScenarios {
 			if c.loops && b.transactions && (b.daemon != nil || !l.ours) && (c.shares || l.name != "loop-rebalances") {
 				names = append(names, l.name)
@@ -137,7 +154,7 @@ func (b *bench) all(ctx context.Context, clients []client, home string, chosen *
 				continue
 			}
 			passed++
-			if c.note != "" && !strings.HasPrefix(name, "loop") {
+			if c.note != "" && !strings.HasPrefix(name, "loop") && name != "denied" {
 				note += "; " + c.note
 			}
 			fmt.Printf("ok   %s (%.1f s) %s\n", full, took, note)

@@ -16,11 +16,14 @@ import (
 type client struct {
 	name       string
 	command    []string
+	env        []string               // besides that of this program
+	bootstrap  string                 // what it connects to, if not to what the others do
 	idempotent bool                   // its producer has a producer id
 	groupsOnly bool                   // its consumer needs a consumer group: franz-go reads in its place
 	cannot     corpus.Feature         // records with these are left out of what it writes
 	blur       func(r *record.Record) // what the client's reader does to a record; nil: nothing
 	note       string                 // what the line has to say of it
+	refused    refusals               // how it says that it was not let in
 
 	loops      bool   // it has transactions
 	onlyLoops  bool   // its other scenarios are those of another line
@@ -38,23 +41,33 @@ func clients(self, home string) []client {
 	golang := func(name string) []string { return []string{self, "client", name} }
 	node := func(name string) []string { return []string{"node", filepath.Join(home, "node", "client.js"), name} }
 	java, before4 := javaCommand(home, "lib"), javaCommand(home, "lib3")
+	rdkafka := refusals{password: "SASL authentication error", topic: "Topic authorization failed"}
 	return []client{
-		{name: "franz-go", command: golang("franz-go"), idempotent: true, loops: true, second: true, endsAtOnce: true,
+		{name: "franz-go", refused: refusals{password: "SASL_AUTHENTICATION_FAILED", topic: "TOPIC_AUTHORIZATION_FAILED"},
+			command: golang("franz-go"), idempotent: true, loops: true, second: true, endsAtOnce: true,
 			shares: true},
-		{name: "sarama", command: golang("sarama"), idempotent: true, loops: true},
-		{name: "kafka-go", command: golang("kafka-go"), blur: emptyIsNull,
+		{name: "sarama", refused: refusals{password: "SASL Authentication failed", topic: "not authorized to access this topic", reads: true},
+			command: golang("sarama"), idempotent: true, loops: true},
+		{name: "kafka-go", refused: refusals{password: "SASL Authentication Failed", topic: "Topic Authorization Failed",
+			unseen: "Unknown Topic Or Partition", reads: true},
+			command: golang("kafka-go"), blur: emptyIsNull,
 			note: "acks=all, the library has no idempotent producer; it reads empty as null"},
-		{name: "librdkafka", command: golang("librdkafka"), idempotent: true, loops: true, shares: true},
-		{name: "java", command: java, idempotent: true, loops: true, second: true, shares: true},
+		{name: "librdkafka", refused: rdkafka,
+			command: golang("librdkafka"), idempotent: true, loops: true, shares: true},
+		{name: "java", refused: refusals{password: "SaslAuthenticationException", topic: "TopicAuthorizationException", reads: true},
+			command: java, idempotent: true, loops: true, second: true, shares: true},
 		{name: "java-3.9", command: before4, onlyLoops: true, loops: true},
 		{name: "java-consumer", command: java, onlyLoops: true, loops: true, second: true, dynamic: true,
 			protocol: "consumer", shares: true},
 		{name: "readme", onlyLoops: true, readme: true},
 		{name: "kafka-streams", command: java, onlyLoops: true, words: true},
-		{name: "kafkajs", command: node("kafkajs"), idempotent: true, groupsOnly: true, loops: true, dynamic: true,
+		{name: "kafkajs", refused: refusals{password: "KafkaJSSASLAuthenticationError", topic: "Not authorized to access topics"},
+			command: node("kafkajs"), idempotent: true, groupsOnly: true, loops: true, dynamic: true,
 			cannot: corpus.NullHeader | corpus.MixedHeaders,
 			note:   "read by franz-go: the library reads only in a group; it cannot write null or interleaved headers"},
-		{name: "confluent-js", command: node("confluent-js"), idempotent: true, loops: true, cannot: corpus.NullHeader,
+		// It tells of a login that fails as of a connection that does; why stands in its log.
+		{name: "confluent-js", refused: refusals{password: "Broker transport failure", topic: rdkafka.topic},
+			command: node("confluent-js"), idempotent: true, loops: true, cannot: corpus.NullHeader,
 			note: "the library cannot write null headers"},
 	}
 }

@@ -14,7 +14,7 @@ finish() {
   trap - EXIT
   for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
   wait
-  if [ $status -ne 0 ] && [ -s "$work/sekali.log" ]; then tail -n 40 "$work/sekali.log" >&2; fi
+  if [ $status -ne 0 ]; then tail -n 40 "$work"/sekali.log "$work"/guarded/sekali.log >&2 2>/dev/null || true; fi
   rm -rf "$work"
   exit $status
 }

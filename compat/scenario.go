@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,22 +30,25 @@ const (
 
 // bench is what the scenarios run on.
 type bench struct {
-	ref    *reference
-	daemon *daemon // nil: the broker is not ours
-	dir    string  // files of the runs
-	run    string  // makes the names of topics unique
+	ref     *reference
+	daemon  *daemon  // nil: the broker is not ours
+	guarded *guarded // nil as well
+	dir     string   // files of the runs
+	run     string   // makes the names of topics unique
+	topics  string   // what they begin with
 
 	transactions bool // the broker has them
 }
 
 // roundTrip writes the corpus with one codec, with an idempotent producer or with one that is not, reads it with the
-// client itself and with franz-go, and compares all of it: contents, order, offsets, acknowledgements, and the form of the batches.
+// client itself and with franz-go, and compares all of it: contents, order, offsets, acknowledgements, and the form of
+// the batches.
 func (b *bench) roundTrip(ctx context.Context, c *client, codec string, idempotent bool) (string, error) {
 	job := "produce"
 	if c.idempotent && !idempotent {
 		job = "plain"
 	}
-	topic := strings.Join([]string{"compat", b.run, c.name, job, codec}, "-")
+	topic := strings.Join([]string{b.topics, b.run, c.name, job, codec}, "-")
 	written := c.able(corpus.Fidelity())
 	in, acked, got := b.file(topic, "in"), b.file(topic, "acks"), b.file(topic, "read")
 	defer b.clean(topic)
@@ -54,7 +58,8 @@ func (b *bench) roundTrip(ctx context.Context, c *client, codec string, idempote
 	if err := b.ref.create(ctx, topic); err != nil {
 		return "", fmt.Errorf("create topic: %w", err)
 	}
-	if err := c.start(ctx, job, b.ref.bootstrap, topic, codec, in, acked, "0").wait(); err != nil {
+	bootstrap := cmp.Or(c.bootstrap, b.ref.bootstrap)
+	if err := c.start(ctx, job, bootstrap, topic, codec, in, acked, "0").wait(); err != nil {
 		return "", fmt.Errorf("write: %w", err)
 	}
 	stored, err := b.check(ctx, topic, written, acked)
@@ -71,7 +76,7 @@ func (b *bench) roundTrip(ctx context.Context, c *client, codec string, idempote
 	if c.groupsOnly {
 		return note, nil
 	}
-	if err := c.start(ctx, "consume", b.ref.bootstrap, topic, stored.endsText(), got).wait(); err != nil {
+	if err := c.start(ctx, "consume", bootstrap, topic, stored.endsText(), got).wait(); err != nil {
 		return "", fmt.Errorf("read: %w", err)
 	}
 	read, err := record.Read[record.Record](got)
@@ -118,7 +123,7 @@ func (b *bench) outcome(ctx context.Context, topic, acked string) (*contents, []
 // each record must be there once, in order, at its acknowledged offset; without it (kafka-go) each record at its
 // acknowledged offset, in order, and repetitions are counted.
 func (b *bench) restarts(ctx context.Context, c *client) (string, error) {
-	topic := strings.Join([]string{"compat", b.run, c.name, "restarts"}, "-")
+	topic := strings.Join([]string{b.topics, b.run, c.name, "restarts"}, "-")
 	written := c.able(corpus.Numbered(killAmount))
 	in, acked := b.file(topic, "in"), b.file(topic, "acks")
 	defer b.clean(topic)
@@ -182,6 +187,7 @@ func (c *client) start(ctx context.Context, args ...string) *run {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	args = append(c.command[1:len(c.command):len(c.command)], args...)
 	r := &run{cmd: exec.CommandContext(ctx, c.command[0], args...), ctx: ctx, done: make(chan struct{})}
+	r.cmd.Env = append(os.Environ(), c.env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.output, &r.output
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	r.cmd.WaitDelay = time.Second

@@ -20,6 +20,7 @@ type job struct {
 	plain     bool    // without idempotence, as a program that says nothing of it has it with some of the clients
 	pace      int     // ms to wait after ten records; 0: as fast as it goes, in batches as big as they get
 	ends      []int64 // of a reader: for each partition the offset behind the last record
+	login     Login
 }
 
 const (
@@ -70,15 +71,19 @@ var libraries = map[string]library{"franz-go": franz{}, "sarama": saramaLib{}, "
 	"librdkafka": confluent{}}
 
 // Main runs one of the libraries: NAME produce BOOTSTRAP TOPIC CODEC IN OUT PACE, or plain in place of produce for a
-// producer that is not idempotent, NAME consume BOOTSTRAP TOPIC ENDS OUT with ENDS as 12,0,7, or NAME loop BOOTSTRAP IN OUT GROUP ID INSTANCE PROTOCOL.
+// producer that is not idempotent, NAME consume BOOTSTRAP TOPIC ENDS OUT with ENDS as 12,0,7, or NAME loop BOOTSTRAP IN OUT
+// GROUP ID INSTANCE PROTOCOL. All but loop come in as the file says that LoginFile names.
 func Main(ctx context.Context, args []string) error {
 	if len(args) < 6 {
 		return fmt.Errorf("too few arguments: %q", args)
 	}
-	lib, j := libraries[args[0]], job{bootstrap: args[2], topic: args[3]}
+	login, err := readLogin()
+	if err != nil {
+		return err
+	}
+	lib, j := libraries[args[0]], job{bootstrap: args[2], topic: args[3], login: login}
 	switch {
 	case lib != nil && (args[1] == "produce" || args[1] == "plain") && len(args) == 8:
-		var err error
 		j.plain = args[1] == "plain"
 		if j.pace, err = strconv.Atoi(args[7]); err != nil {
 			return err

@@ -14,32 +14,17 @@ import (
 type confluent struct{}
 
 func (confluent) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
-	p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": j.bootstrap, "client.id": "compat",
+	p, err := kafka.NewProducer(j.login.librdkafka(kafka.ConfigMap{"bootstrap.servers": j.bootstrap, "client.id": "compat",
 		"broker.address.family": "v4", "enable.idempotence": !j.plain, "compression.type": j.codec,
 		"linger.ms": int(j.linger().Milliseconds()), "batch.size": batchBytes, "batch.num.messages": batchCount,
-		"reconnect.backoff.max.ms": 500, "delivery.timeout.ms": int(giveUp.Milliseconds()), "log_level": 0})
+		"reconnect.backoff.max.ms": 500, "delivery.timeout.ms": int(giveUp.Milliseconds()), "log_level": 0}))
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	reports := make(chan kafka.Event, len(in))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range in {
-			select {
-			case e := <-reports:
-				m := e.(*kafka.Message)
-				ack := record.Ack{Index: m.Opaque.(int), Offset: int64(m.TopicPartition.Offset)}
-				if m.TopicPartition.Error != nil {
-					ack.Error = m.TopicPartition.Error.Error()
-				}
-				acks.Put(ack)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	done := make(chan error, 1)
+	go func() { done <- answers(ctx, p, len(in), reports, acks) }()
 	for i, r := range in {
 		m := &kafka.Message{TopicPartition: kafka.TopicPartition{Topic: &j.topic, Partition: r.Partition},
 			Timestamp: time.UnixMilli(r.Time), Key: r.Key, Value: r.Value, Opaque: i}
@@ -51,15 +36,38 @@ func (confluent) write(ctx context.Context, j job, in []record.Record, acks *rec
 		}
 		j.pause(ctx, i, acks)
 	}
-	<-done
-	return ctx.Err()
+	return <-done
+}
+
+// answers takes the reports of n records. The library tries again for ever to log in, and leaves it to the program to end
+// with the event that says why it cannot.
+func answers(ctx context.Context, p *kafka.Producer, n int, reports chan kafka.Event, acks *record.Writer[record.Ack]) error {
+	for n > 0 {
+		select {
+		case e := <-reports:
+			m := e.(*kafka.Message)
+			ack := record.Ack{Index: m.Opaque.(int), Offset: int64(m.TopicPartition.Offset)}
+			if m.TopicPartition.Error != nil {
+				ack.Error = m.TopicPartition.Error.Error()
+			}
+			acks.Put(ack)
+			n--
+		case e := <-p.Events():
+			if err, ok := e.(kafka.Error); ok && err.Code() == kafka.ErrAuthentication {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 func (confluent) read(ctx context.Context, j job, out *record.Writer[record.Record]) error {
 	// The library wants a group id even from a reader that assigns itself and never joins.
-	c, err := kafka.NewConsumer(&kafka.ConfigMap{"bootstrap.servers": j.bootstrap, "client.id": "compat",
+	c, err := kafka.NewConsumer(j.login.librdkafka(kafka.ConfigMap{"bootstrap.servers": j.bootstrap, "client.id": "compat",
 		"broker.address.family": "v4", "group.id": "unused", "enable.auto.commit": false, "fetch.wait.max.ms": 200,
-		"auto.offset.reset": "error", "log_level": 0})
+		"auto.offset.reset": "error", "log_level": 0}))
 	if err != nil {
 		return err
 	}

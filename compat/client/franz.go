@@ -24,6 +24,11 @@ func (franz) write(ctx context.Context, j job, in []record.Record, acks *record.
 		kgo.ProducerLinger(j.linger()), kgo.ProducerBatchMaxBytes(batchBytes), kgo.MaxBufferedRecords(len(in) + 1),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond })}
+	login, err := j.login.franz()
+	if err != nil {
+		return err
+	}
+	opts = append(opts, login...)
 	if j.plain {
 		opts = append(opts, kgo.DisableIdempotentWrite())
 	}
@@ -32,6 +37,10 @@ func (franz) write(ctx context.Context, j job, in []record.Record, acks *record.
 		return err
 	}
 	defer cl.Close()
+	// A client that is not let in tries again for ever; whoever wants to be told asks first.
+	if err := cl.Ping(ctx); err != nil {
+		return err
+	}
 	for i, r := range in {
 		k := &kgo.Record{Partition: r.Partition, Timestamp: time.UnixMilli(r.Time), Key: r.Key, Value: r.Value}
 		for _, h := range r.Headers {
@@ -50,7 +59,11 @@ func (franz) write(ctx context.Context, j job, in []record.Record, acks *record.
 }
 
 func (franz) read(ctx context.Context, j job, out *record.Writer[record.Record]) error {
-	return ReadFranz(ctx, j.bootstrap, j.topic, j.ends, func(r *kgo.Record) { out.Put(FromFranz(r)) })
+	login, err := j.login.franz()
+	if err != nil {
+		return err
+	}
+	return ReadFranz(ctx, j.bootstrap, j.topic, j.ends, func(r *kgo.Record) { out.Put(FromFranz(r)) }, login...)
 }
 
 // ReadFranz reads each partition from offset 0 up to its end and calls fn for each record, in order within a
@@ -67,6 +80,9 @@ func ReadFranz(ctx context.Context, bootstrap, topic string, ends []int64, fn fu
 		return err
 	}
 	defer cl.Close()
+	if err := cl.Ping(ctx); err != nil { // as above
+		return err
+	}
 	for left > 0 {
 		fetches := cl.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {

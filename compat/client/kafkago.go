@@ -19,7 +19,11 @@ var kafkaGoCodecs = map[string]kafka.Compression{"gzip": kafka.Gzip, "snappy": k
 	"zstd": kafka.Zstd}
 
 func (kafkaGo) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
-	w := &kafka.Writer{Addr: kafka.TCP(j.bootstrap), Topic: j.topic, RequiredAcks: kafka.RequireAll,
+	transport, err := j.login.kafkaGoWriting()
+	if err != nil {
+		return err
+	}
+	w := &kafka.Writer{Addr: kafka.TCP(j.bootstrap), Transport: transport, Topic: j.topic, RequiredAcks: kafka.RequireAll,
 		Compression: kafkaGoCodecs[j.codec], BatchTimeout: j.linger(), BatchBytes: batchBytes, BatchSize: batchCount,
 		MaxAttempts: 100, WriteBackoffMax: 200 * time.Millisecond,
 		Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int { return int(in[m.WriterData.(int)].Partition) }),
@@ -74,9 +78,13 @@ func failed(ms []kafka.Message, err error) []kafka.Message {
 }
 
 func (kafkaGo) read(ctx context.Context, j job, out *record.Writer[record.Record]) error {
+	dialer, err := j.login.kafkaGoReading()
+	if err != nil {
+		return err
+	}
 	for p, end := range j.ends {
 		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{j.bootstrap}, Topic: j.topic, Partition: p,
-			MaxWait: 200 * time.Millisecond, MinBytes: 1, MaxBytes: 10 << 20})
+			Dialer: dialer, MaxWait: 200 * time.Millisecond, MinBytes: 1, MaxBytes: 10 << 20})
 		for n := int64(0); n < end; n++ {
 			m, err := r.ReadMessage(ctx)
 			if err != nil {

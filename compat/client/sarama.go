@@ -28,6 +28,9 @@ func saramaConfig() *sarama.Config {
 
 func (saramaLib) write(ctx context.Context, j job, in []record.Record, acks *record.Writer[record.Ack]) error {
 	c := saramaConfig()
+	if err := j.login.sarama(c); err != nil {
+		return err
+	}
 	c.Producer.Idempotent, c.Net.MaxOpenRequests = !j.plain, 1 // the one needs the other
 	c.Producer.RequiredAcks = sarama.WaitForAll
 	c.Producer.Return.Successes = true
@@ -73,7 +76,11 @@ func (saramaLib) write(ctx context.Context, j job, in []record.Record, acks *rec
 }
 
 func (saramaLib) read(ctx context.Context, j job, out *record.Writer[record.Record]) error {
-	c, err := sarama.NewConsumer([]string{j.bootstrap}, saramaConfig())
+	config := saramaConfig()
+	if err := j.login.sarama(config); err != nil {
+		return err
+	}
+	c, err := sarama.NewConsumer([]string{j.bootstrap}, config)
 	if err != nil {
 		return err
 	}

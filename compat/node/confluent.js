@@ -4,11 +4,12 @@
 const { setTimeout: sleep } = require('node:timers/promises')
 const { promisify } = require('node:util')
 const { Producer, KafkaConsumer, CODES } = require('@confluentinc/kafka-javascript')
+const login = require('./login.js')
 const { Fenced, perTransaction, beatTime, pollTime } = require('./steps.js')
 
 const common = (bootstrap) => ({
   'bootstrap.servers': bootstrap, 'client.id': 'compat', 'broker.address.family': 'v4',
-  'reconnect.backoff.max.ms': 500, 'log_level': 0,
+  'reconnect.backoff.max.ms': 500, 'log_level': 0, ...login.librdkafka(),
 })
 const pollMs = 10
 const paceRecords = 10
@@ -18,7 +19,9 @@ const paceAhead = 100 // records that may wait for their acknowledgement
 const nothing = Buffer.alloc(1).subarray(0, 0)
 const kept = (b) => (b !== null && b.length === 0 ? nothing : b)
 
+// The library tries again for ever to log in; the event says why it cannot.
 const connect = (client) => new Promise((resolve, reject) => {
+  client.on('event.error', (error) => { if (error.code === CODES.ERRORS.ERR__AUTHENTICATION) reject(error) })
   client.connect({ timeout: 30000 }, (error) => (error ? reject(error) : resolve()))
 })
 

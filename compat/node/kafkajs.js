@@ -5,6 +5,7 @@ const { setTimeout: sleep } = require('node:timers/promises')
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
 const lz4 = require('lz4-napi')
 const zstd = require('@mongodb-js/zstd')
+const login = require('./login.js')
 const { Fenced, perTransaction, sessionTime, beatTime, pollTime } = require('./steps.js')
 
 // The library brings gzip; it leaves the others to packages of the user's choice.
@@ -53,7 +54,7 @@ const message = (r) => {
 
 exports.produce = async ({ bootstrap, topic, codec, plain, pace, records, acknowledge }) => {
   const kafka = new Kafka({
-    clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.NOTHING,
+    clientId: 'compat', brokers: [bootstrap], ...login.kafkajs(), logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 100, maxRetryTime: 500, retries: 100 },
   })
   const producer = kafka.producer(plain ? {} : { idempotent: true, maxInFlightRequests: 1 })

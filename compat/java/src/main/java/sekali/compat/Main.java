@@ -70,6 +70,7 @@ public final class Main {
         }
         AtomicInteger answered = new AtomicInteger();
         Properties config = new Properties();
+        Login.into(config);
         config.put("bootstrap.servers", bootstrap);
         config.put("client.id", "compat");
         config.put("enable.idempotence", "" + idempotent);
@@ -107,6 +108,7 @@ public final class Main {
         long[] end = Arrays.stream(ends.split(",")).mapToLong(Long::parseLong).toArray();
         long left = Arrays.stream(end).sum();
         Properties config = new Properties();
+        Login.into(config);
         config.put("bootstrap.servers", bootstrap);
         config.put("client.id", "compat");
         config.put("enable.auto.commit", "false");
