@@ -164,7 +164,7 @@ func TestB5TakeOver(t *testing.T) {
 		n.unchanged(p, func() {
 			n.refused("write of the zombie", zombie.at(p, 3, 1), codeEpoch)
 			n.refused("retry of the zombie", zombie.at(p, 0, 3), codeEpoch)
-			_, code := zombie.endAs(zombie.who, true)
+			code := zombie.END(true)
 			n.oneOf("END of the zombie", code, codeEpoch, codeProducerFenced)
 		})
 		n.holds(p, 0)

@@ -25,7 +25,7 @@ func TestC1TimeoutAborts(t *testing.T) {
 		}
 		n.markers(p, false)
 		n.unchanged(p, func() {
-			_, code := x.endAs(x.who, true)
+			code := x.END(true)
 			n.oneOf("END", code, codeEpoch, codeProducerFenced)
 			n.oneOf("ADD", x.addOnce(p), codeEpoch, codeProducerFenced)
 			n.refused("write", x.at(p, 2, 1), codeEpoch)
