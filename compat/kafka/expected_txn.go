@@ -11,7 +11,9 @@ const (
 		"need, and has those that reach into the records sent. Kafka has the order of the markers and all up to the next " +
 		"index entry."
 	whyIsolation = "Levels other than 0 and 1 do not exist; whoever asks for one sees what is committed. Kafka fails on them."
-	whyTimedOut  = "The client committed, and the coordinator had aborted before: the client has been fenced (KAFKA-20785). " +
+	whyAgain     = "An id that a request names again is refused with 42: an answer for each time could be thousands of times as " +
+		"large as the request. Kafka answers each."
+	whyTimedOut = "The client committed, and the coordinator had aborted before: the client has been fenced (KAFKA-20785). " +
 		"Kafka 4.4.0 answers 48, which is fatal to clients in another way."
 )
 
@@ -34,6 +36,7 @@ func transactionExpectations() []expectation {
 			whyOwner},
 		{"txn-fence", []string{"Ongoing, another epoch, TV*. log"}, "* marker abort, *", "code 0, stable 0 of 1; 0..0 *", 2,
 			whyOwner},
+		{"txn-tell", []string{"several ids, TV*: 2. describe"}, "* code 0 Empty", "* code 42 ", 2, whyAgain},
 		{"txn-sequence", []string{"repetition after the *, TV1: *. write v9 *"}, "code 48, *", "code 0, base 0, *", 2,
 			whyRepeat},
 		{"txn-sequence", []string{"repetition after the *, TV1: *. write v11 *"}, "code 120, *", "code 0, base 0, *", 2,
