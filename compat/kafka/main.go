@@ -85,7 +85,12 @@ func (o *options) all(ctx context.Context) error {
 		{"differential", func() error { return o.differential(kafka.addr, sekali.addr) }},
 		{"clients", func() error { return o.scriptsOn(ctx, kafka.addr) }},
 		{"compared", func() error { return o.comparedTools(ctx, j, kafka.addr) }},
-		{"tools", func() error { return j.tools(ctx, sekali.addr) }},
+		{"tools", func() error {
+			if err := j.tools(ctx, sekali.addr); err != nil {
+				return err
+			}
+			return o.securedTools(ctx, j)
+		}},
 		{"dump", func() error { return o.dump(ctx, j) }},
 	} {
 		if !o.phases.MatchString(p.name) || ctx.Err() != nil {

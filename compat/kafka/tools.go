@@ -25,7 +25,7 @@ var scriptNames = map[string]string{
 	"TopicCommand": "kafka-topics", "ConfigCommand": "kafka-configs", "ConsoleProducer": "kafka-console-producer",
 	"consumer.ConsoleConsumer": "kafka-console-consumer", "GetOffsetShell": "kafka-get-offsets",
 	"DeleteRecordsCommand": "kafka-delete-records", "LogDirsCommand": "kafka-log-dirs",
-	"ProducerPerformance": "kafka-producer-perf-test", "ClusterTool": "kafka-cluster", "FeatureCommand": "kafka-features",
+	"AclCommand": "kafka-acls", "ProducerPerformance": "kafka-producer-perf-test", "ClusterTool": "kafka-cluster", "FeatureCommand": "kafka-features",
 	"BrokerApiVersionsCommand": "kafka-broker-api-versions", groupTool: "kafka-consumer-groups",
 	txnTool: "kafka-transactions", "VerifiableProducer": "kafka-verifiable-producer", "DumpLogSegments": "kafka-dump-log",
 }
@@ -96,8 +96,13 @@ func (j java) tools(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range toolRuns() {
-		args := strings.NewReplacer("{B}", addr, "{D}", j.dir).Replace(t.args)
+	return j.runTools(ctx, toolRuns(), "{B}", addr, "{D}", j.dir)
+}
+
+// runTools runs tools one after the other; names are pairs of a name in the arguments and what it stands for.
+func (j java) runTools(ctx context.Context, all []tool, names ...string) error {
+	for _, t := range all {
+		args := strings.NewReplacer(names...).Replace(t.args)
 		began := time.Now()
 		out, err := j.run(ctx, t.input, "org.apache.kafka.tools."+t.class, strings.Fields(args)...)
 		fmt.Printf("  $ %s %s   (%.1f s)\n", scriptNames[t.class], args, time.Since(began).Seconds())
