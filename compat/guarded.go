@@ -111,9 +111,13 @@ func (g *guarded) populate(ctx context.Context) error {
 			return kadm.NewACLs().Allow("User:" + w.name).AllowHosts().
 				ResourcePatternType(kmsg.ACLResourcePatternTypePrefixed)
 		}
+		half := kadm.OpWrite
+		if w.mechanism == "" {
+			half = kadm.OpRead
+		}
 		for _, rules := range []*kadm.ACLBuilder{
 			may().Topics(w.name+"-").Operations(kadm.OpWrite, kadm.OpRead),
-			may().Topics(readOnlyTopics + "-").Operations(kadm.OpRead),
+			may().Topics(halfOpenTopics + "-").Operations(half),
 			may().Groups(unusedGroup).Operations(kadm.OpRead),
 		} {
 			if err := g.allow(ctx, rules); err != nil {

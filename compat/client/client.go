@@ -71,8 +71,8 @@ var libraries = map[string]library{"franz-go": franz{}, "sarama": saramaLib{}, "
 	"librdkafka": confluent{}}
 
 // Main runs one of the libraries: NAME produce BOOTSTRAP TOPIC CODEC IN OUT PACE, or plain in place of produce for a
-// producer that is not idempotent, NAME consume BOOTSTRAP TOPIC ENDS OUT with ENDS as 12,0,7, or NAME loop BOOTSTRAP IN OUT
-// GROUP ID INSTANCE PROTOCOL. All but loop come in as the file says that LoginFile names.
+// producer that is not idempotent, NAME consume BOOTSTRAP TOPIC ENDS OUT with ENDS as 12,0,7, or NAME loop BOOTSTRAP IN
+// OUT GROUP ID INSTANCE PROTOCOL. All but loop come in as the file says that LoginFile names.
 func Main(ctx context.Context, args []string) error {
 	if len(args) < 6 {
 		return fmt.Errorf("too few arguments: %q", args)

@@ -41,7 +41,9 @@ func (confluent) write(ctx context.Context, j job, in []record.Record, acks *rec
 
 // answers takes the reports of n records. The library tries again for ever to log in, and leaves it to the program to end
 // with the event that says why it cannot.
-func answers(ctx context.Context, p *kafka.Producer, n int, reports chan kafka.Event, acks *record.Writer[record.Ack]) error {
+func answers(
+	ctx context.Context, p *kafka.Producer, n int, reports chan kafka.Event, acks *record.Writer[record.Ack],
+) error {
 	for n > 0 {
 		select {
 		case e := <-reports:

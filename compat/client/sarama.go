@@ -80,6 +80,7 @@ func (saramaLib) read(ctx context.Context, j job, out *record.Writer[record.Reco
 	if err := j.login.sarama(config); err != nil {
 		return err
 	}
+	config.Consumer.Return.Errors = true // else it only logs them, and tries again for ever
 	c, err := sarama.NewConsumer([]string{j.bootstrap}, config)
 	if err != nil {
 		return err
@@ -93,6 +94,8 @@ func (saramaLib) read(ctx context.Context, j job, out *record.Writer[record.Reco
 			select {
 			case m := <-pc.Messages():
 				out.Put(fromSarama(m))
+			case err := <-pc.Errors():
+				return fmt.Errorf("partition %d: %d records not read: %w", p, end-n, err)
 			case <-ctx.Done():
 				return fmt.Errorf("partition %d: %d records not read", p, end-n)
 			}

@@ -19,10 +19,24 @@ const paceAhead = 100 // records that may wait for their acknowledgement
 const nothing = Buffer.alloc(1).subarray(0, 0)
 const kept = (b) => (b !== null && b.length === 0 ? nothing : b)
 
-// The library tries again for ever to log in; the event says why it cannot.
+// The library tries again to log in until its time is over and then says only that it is not connected; why is said by an
+// event, which has no code but the text. A producer has to poll for it, a consumer gets it with the end. The process
+// ends no sooner than the library's attempt.
+const refusal = 'authentication failure'
+const connectTime = 10000 // ms
 const connect = (client) => new Promise((resolve, reject) => {
-  client.on('event.error', (error) => { if (error.code === CODES.ERRORS.ERR__AUTHENTICATION) reject(error) })
-  client.connect({ timeout: 30000 }, (error) => (error ? reject(error) : resolve()))
+  const polling = setInterval(() => { if (client.poll && client.isConnected()) client.poll() }, pollMs)
+  let refused
+  client.on('event.error', (error) => {
+    if (error.message !== refusal) return
+    refused = error
+    reject(error)
+  })
+  client.connect({ timeout: connectTime }, (error) => {
+    clearInterval(polling)
+    if (error) reject(refused || error)
+    else resolve()
+  })
 })
 
 exports.produce = async ({ bootstrap, topic, codec, plain, pace, records, acknowledge, fail }) => {
