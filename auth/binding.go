@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // ResourceType is what a rule is about, by Kafka's numbers.
@@ -146,6 +147,9 @@ func (b Binding) Check() error {
 		return fmt.Errorf("%w: the only name of a cluster resource is %s", ErrBinding, ClusterName)
 	case b.Host == "":
 		return fmt.Errorf("%w: no host", ErrBinding)
+	case !utf8.ValidString(b.Name + b.Principal + b.Host):
+		// The rules are stored as JSON, which would put another name in its place.
+		return fmt.Errorf("%w: a name that is not UTF-8", ErrBinding)
 	}
 	return checkPrincipal(b.Principal)
 }

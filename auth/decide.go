@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Authorizer decides by the rules of a store (StandardAuthorizer). The zero Store means that everybody may do
-// everything. Methods may be called from any goroutine.
+// Authorizer decides by the rules of a store (StandardAuthorizer). A nil one lets everybody do everything. Methods may
+// be called from any goroutine.
 type Authorizer struct {
 	Store *Store
 	// Supers may do everything, whatever the rules say (super.users).

@@ -219,3 +219,32 @@ func TestDeletedCredential(t *testing.T) {
 		t.Error("the user is still there")
 	}
 }
+
+// TestNamesThatAreNone: what could not be read back is not stored.
+func TestNamesThatAreNone(t *testing.T) {
+	fs := newFS(t)
+	s, _ := opened(t, fs)
+	c, err := NewCredential(SHA256, "p", IterationsMin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", strings.Repeat("x", 256), "u\xff"} {
+		if err := s.Apply(t.Context(), []Change{{User: name, Mechanism: SHA256, Credential: &c}}); !errors.Is(err,
+			ErrUser) {
+			t.Errorf("user %.10q: %v", name, err)
+		}
+	}
+	user(t, s, strings.Repeat("x", 255), "p", SHA512)
+	good := rule(t, "TOPIC t LITERAL User:alice * READ DENY")
+	for _, change := range []func(*Binding){
+		func(b *Binding) { b.Name = "t\xff" }, func(b *Binding) { b.Principal = "User:\xff" },
+		func(b *Binding) { b.Host = "\xff" },
+	} {
+		b := good
+		change(&b)
+		if err := s.Add(t.Context(), []Binding{b}); !errors.Is(err, ErrBinding) {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+	opened(t, fs)
+}

@@ -14,6 +14,7 @@ import (
 	"hash"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"sekali/meta"
 )
@@ -143,15 +144,38 @@ type Change struct {
 	Credential *Credential
 }
 
+// userMax bounds the name of a user in bytes; it is part of a key of the metadata store.
+const userMax = 255
+
+// ErrUser wraps why a name cannot be a user's.
+var ErrUser = errors.New("auth: not a user")
+
+// CheckUser refuses a name that is empty, longer than 255 bytes or not UTF-8.
+func CheckUser(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: no name", ErrUser)
+	case len(name) > userMax:
+		return fmt.Errorf("%w: a name longer than %d bytes", ErrUser, userMax)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: a name that is not UTF-8", ErrUser)
+	}
+	return nil
+}
+
 // ErrNoCredential refuses to delete a credential that does not exist.
 var ErrNoCredential = errors.New("auth: no such credential")
 
-// Apply makes all changes or none. Connections that have logged in stay.
+// Apply makes all changes or none. Connections that have logged in stay. Errors: ErrUser, ErrNoCredential, and those of
+// the metadata store.
 func (s *Store) Apply(ctx context.Context, changes []Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ops []meta.Op
 	for _, c := range changes {
+		if err := CheckUser(c.User); err != nil {
+			return err
+		}
 		op := meta.Op{Key: scramKey(c.Mechanism, c.User)}
 		if c.Credential == nil {
 			if !s.HasCredential(c.User, c.Mechanism) {

@@ -69,7 +69,6 @@ type conn struct {
 	alone     bool         // the last request is to be answered before another one is read; reader only
 
 	ident atomic.Pointer[identity] // nil before login
-	shook bool                     // the last request was a SaslHandshake 0; reader only
 	login login
 
 	// For the sweeper, monotonic; 0: none.
@@ -79,7 +78,7 @@ type conn struct {
 func newConn(s *Server, lis *listener, nc net.Conn, ip string) *conn {
 	c := &conn{s: s, nc: nc, raw: nc, lis: lis, remote: nc.RemoteAddr().String(), ip: ip, wake: make(chan struct{}, 1)}
 	if lis.security.tls != nil {
-		c.nc = tls.Server(nc, lis.security.tls.config())
+		c.nc = tls.Server(nc, lis.security.tls.outer)
 	}
 	c.br = bufio.NewReaderSize(c.nc, readBuffer)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -162,12 +161,13 @@ func (c *conn) read() {
 // next reads one request and puts it into the queue. The head is waited for first, room after it: that a peer has
 // gone away shows while a Fetch is parked.
 func (c *conn) next() error {
-	if c.shook {
-		// Whether a token comes next, and without a header, is known when the handshake is answered.
+	if c.ident.Load() == nil {
+		// What comes next, a token without a header or a request of any size, is known when the login's last request is
+		// answered.
 		if err := c.waitRoom(); err != nil {
 			return err
 		}
-		if c.shook = c.login.bare; c.shook {
+		if c.login.bare {
 			return c.token()
 		}
 	}
@@ -263,7 +263,6 @@ func (c *conn) accept(p *pending, now time.Duration) error {
 		p.frame = nil
 	}
 	c.s.metrics.request(h.Key)
-	c.shook = h.Key == wire.KeySASLHandshake && h.Version == 0
 	c.alone = answersAlone(p.msg)
 	p.slot = c.slots.reserve(h, now)
 	c.mu.Lock()

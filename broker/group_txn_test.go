@@ -1,9 +1,13 @@
 package broker
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 
+	"sekali/coord"
 	"sekali/internal/rawclient"
+	"sekali/internal/vfs"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -181,4 +185,22 @@ func TestStagingTable(t *testing.T) {
 			t.Errorf("%s: code %d, want %d", k.name, code, k.code)
 		}
 	}
+}
+
+// TestOffsetsOfALostRegistration: the flush that took the registration of the group's partition has failed. The offsets
+// are staged, but nothing of the transaction is answered, the retry neither, until the coordinator knows it.
+func TestOffsetsOfALostRegistration(t *testing.T) {
+	fs := vfs.NewMem()
+	n := startNodeOn(t, fs)
+	defer n.abandon() // the log of a shard is offline
+	n.coordinate()
+	id := n.topic("t1", 1, nil)
+	p := newTxnClient(t, n.node.dial(), "x")
+	remove := fs.FailSync(fmt.Sprintf("/data/__transaction_state-%d/*.log", coord.Partition("x", 50)), 0, syscall.EIO)
+	for range 3 {
+		if code := p.code(p.stage(5, "g", id, 7)); code == 0 {
+			t.Fatal("answered, and the coordinator does not know")
+		}
+	}
+	remove()
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sekali/auth"
+	"sekali/store"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -107,6 +108,15 @@ func (s *Server) may(c *conn, op auth.Operation, kind auth.ResourceType, name st
 	return false
 }
 
+// mayTopic is may for a topic by the name it has; t is nil for one that does not exist, and what an id alone names is
+// nobody's then.
+func (s *Server) mayTopic(c *conn, op auth.Operation, t *store.Topic, name string) bool {
+	if t != nil {
+		name = t.Name
+	}
+	return name == "" || s.may(c, op, auth.Topic, name)
+}
+
 func (g *guarded) may(op auth.Operation, kind auth.ResourceType, name string) bool {
 	return g.s.may(g.conn, op, kind, name)
 }
@@ -155,6 +165,19 @@ func split[T any](all []T, may func(*T) bool) (yes, no []T) {
 		}
 	}
 	return yes, no
+}
+
+// hold parts a list by whether each may be done, gives what is left and has told put the rest into the answer.
+func hold[T any, R kmsg.Response](g *guarded, all []T, may func(*T) bool, told func(R, *T)) []T {
+	yes, no := split(all, may)
+	if len(no) > 0 {
+		g.amend(func(r kmsg.Response) {
+			for i := range no {
+				told(r.(R), &no[i])
+			}
+		})
+	}
+	return yes
 }
 
 // operations are those of all that the sender may do with a resource, as a bit field (KIP-430).

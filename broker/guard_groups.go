@@ -107,16 +107,11 @@ func guardOffsetCommit(g *guarded) kmsg.Response {
 		}
 		return resp
 	}
-	var no []kmsg.OffsetCommitRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.OffsetCommitRequestTopic) bool {
+	req.Topics = hold(g, req.Topics, func(t *kmsg.OffsetCommitRequestTopic) bool {
 		name, known := g.nameOf(ids, t.Topic, t.TopicID)
 		return !known || g.topic(auth.Read, name)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.OffsetCommitResponse)
-		for i := range no {
-			resp.Topics = append(resp.Topics, answer(&no[i], noTopic.Code))
-		}
+	}, func(resp *kmsg.OffsetCommitResponse, t *kmsg.OffsetCommitRequestTopic) {
+		resp.Topics = append(resp.Topics, answer(t, noTopic.Code))
 	})
 	return nil
 }
@@ -256,18 +251,14 @@ func guardListGroups(g *guarded) kmsg.Response {
 
 func guardDeleteGroups(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.DeleteGroupsRequest)
-	var no []string
-	req.Groups, no = split(req.Groups, func(id *string) bool { return g.group(auth.Delete, *id) })
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.DeleteGroupsResponse)
-		for _, id := range no {
-			out := kmsg.DeleteGroupsResponseGroup{Group: id, ErrorCode: noGroup.Code}
+	req.Groups = hold(g, req.Groups, func(id *string) bool { return g.group(auth.Delete, *id) },
+		func(resp *kmsg.DeleteGroupsResponse, id *string) {
+			out := kmsg.DeleteGroupsResponseGroup{Group: *id, ErrorCode: noGroup.Code}
 			if req.Version >= 3 {
 				out.ErrorMessage = text(noGroup.Description)
 			}
 			resp.Groups = append(resp.Groups, out)
-		}
-	})
+		})
 	return nil
 }
 
@@ -279,25 +270,19 @@ func guardOffsetDelete(g *guarded) kmsg.Response {
 		resp.ErrorCode = noGroup.Code
 		return resp
 	}
-	var no []kmsg.OffsetDeleteRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.OffsetDeleteRequestTopic) bool {
-		return g.topic(auth.Read,
-			t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.OffsetDeleteResponse)
-		if resp.ErrorCode != 0 {
-			return
-		}
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.OffsetDeleteRequestTopic) bool { return g.topic(auth.Read, t.Topic) },
+		func(resp *kmsg.OffsetDeleteResponse, t *kmsg.OffsetDeleteRequestTopic) {
+			if resp.ErrorCode != 0 {
+				return
+			}
 			out := kmsg.OffsetDeleteResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
 				out.Partitions = append(out.Partitions,
 					kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition, ErrorCode: noTopic.Code})
 			}
 			resp.Topics = append(resp.Topics, out)
-		}
-	})
+		})
 	return nil
 }
 

@@ -10,22 +10,16 @@ import (
 
 func guardListOffsets(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.ListOffsetsRequest)
-	var no []kmsg.ListOffsetsRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.ListOffsetsRequestTopic) bool {
-		return g.topic(auth.Describe,
-			t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.ListOffsetsResponse)
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.ListOffsetsRequestTopic) bool { return g.topic(auth.Describe, t.Topic) },
+		func(resp *kmsg.ListOffsetsResponse, t *kmsg.ListOffsetsRequestTopic) {
 			out := kmsg.ListOffsetsResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
 				out.Partitions = append(out.Partitions, kmsg.ListOffsetsResponseTopicPartition{Partition: p.Partition,
 					Timestamp: -1, Offset: -1, LeaderEpoch: -1, ErrorCode: noTopic.Code})
 			}
 			resp.Topics = append(resp.Topics, out)
-		}
-	})
+		})
 	return nil
 }
 
@@ -143,80 +137,57 @@ func guardDeleteTopics(g *guarded) kmsg.Response {
 
 func guardCreatePartitions(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.CreatePartitionsRequest)
-	var no []kmsg.CreatePartitionsRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) bool {
-		return g.topic(auth.Alter,
-			t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.CreatePartitionsResponse)
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.CreatePartitionsRequestTopic) bool { return g.topic(auth.Alter, t.Topic) },
+		func(resp *kmsg.CreatePartitionsResponse, t *kmsg.CreatePartitionsRequestTopic) {
 			resp.Topics = append(resp.Topics, kmsg.CreatePartitionsResponseTopic{Topic: t.Topic,
 				ErrorCode: noTopic.Code, ErrorMessage: text(noTopic.Description)})
-		}
-	})
+		})
 	return nil
 }
 
 func guardDeleteRecords(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.DeleteRecordsRequest)
-	var no []kmsg.DeleteRecordsRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.DeleteRecordsRequestTopic) bool {
-		return g.topic(auth.Delete,
-			t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.DeleteRecordsResponse)
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.DeleteRecordsRequestTopic) bool { return g.topic(auth.Delete, t.Topic) },
+		func(resp *kmsg.DeleteRecordsResponse, t *kmsg.DeleteRecordsRequestTopic) {
 			out := kmsg.DeleteRecordsResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
 				out.Partitions = append(out.Partitions, kmsg.DeleteRecordsResponseTopicPartition{Partition: p.Partition,
 					LowWatermark: -1, ErrorCode: noTopic.Code})
 			}
 			resp.Topics = append(resp.Topics, out)
-		}
-	})
+		})
 	return nil
 }
 
 func guardOffsetForLeaderEpoch(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.OffsetForLeaderEpochRequest)
-	var no []kmsg.OffsetForLeaderEpochRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.OffsetForLeaderEpochRequestTopic) bool {
-		return g.topic(auth.Describe, t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.OffsetForLeaderEpochResponse)
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.OffsetForLeaderEpochRequestTopic) bool { return g.topic(auth.Describe, t.Topic) },
+		func(resp *kmsg.OffsetForLeaderEpochResponse, t *kmsg.OffsetForLeaderEpochRequestTopic) {
 			out := kmsg.OffsetForLeaderEpochResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
 				out.Partitions = append(out.Partitions, kmsg.OffsetForLeaderEpochResponseTopicPartition{
 					Partition: p.Partition, LeaderEpoch: -1, EndOffset: -1, ErrorCode: noTopic.Code})
 			}
 			resp.Topics = append(resp.Topics, out)
-		}
-	})
+		})
 	return nil
 }
 
 func guardDescribeProducers(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.DescribeProducersRequest)
-	var no []kmsg.DescribeProducersRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.DescribeProducersRequestTopic) bool {
-		return g.topic(auth.Read,
-			t.Topic)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.DescribeProducersResponse)
-		for _, t := range no {
+	req.Topics = hold(g, req.Topics,
+		func(t *kmsg.DescribeProducersRequestTopic) bool { return g.topic(auth.Read, t.Topic) },
+		func(resp *kmsg.DescribeProducersResponse, t *kmsg.DescribeProducersRequestTopic) {
 			out := kmsg.DescribeProducersResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
 				out.Partitions = append(out.Partitions, kmsg.DescribeProducersResponseTopicPartition{Partition: p,
 					ErrorCode: noTopic.Code, ErrorMessage: text(noTopic.Description)})
 			}
 			resp.Topics = append(resp.Topics, out)
-		}
-	})
+		})
 	return nil
 }
 
@@ -269,68 +240,61 @@ func guardDescribeTopicPartitions(g *guarded) kmsg.Response {
 	return nil
 }
 
-// configResource is what may be done with the settings of a resource, and the code where it may not.
-func (g *guarded) configResource(op auth.Operation, kind kmsg.ConfigResourceType, name string) (ok bool,
-	code *kerr.Error) {
+// config asks for the settings of a resource.
+func (g *guarded) config(op auth.Operation, kind kmsg.ConfigResourceType, name string) bool {
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
-		return g.topic(op, name), noTopic
+		return g.topic(op, name)
 	case kmsg.ConfigResourceTypeGroupConfig:
-		return g.group(op, name), noGroup
+		return g.group(op, name)
 	}
-	return g.cluster(op), noCluster
+	return g.cluster(op)
+}
+
+// noConfig is the code where config says no.
+func noConfig(kind kmsg.ConfigResourceType) *kerr.Error {
+	switch kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return noTopic
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return noGroup
+	}
+	return noCluster
 }
 
 func guardDescribeConfigs(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.DescribeConfigsRequest)
-	var no []kmsg.DescribeConfigsResponseResource
-	req.Resources, _ = split(req.Resources, func(r *kmsg.DescribeConfigsRequestResource) bool {
-		ok, code := g.configResource(auth.DescribeConfigs, r.ResourceType, r.ResourceName)
-		if !ok {
-			no = append(no, kmsg.DescribeConfigsResponseResource{ResourceType: r.ResourceType,
-				ResourceName: r.ResourceName, ErrorCode: code.Code, ErrorMessage: text(code.Description)})
-		}
-		return ok
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.DescribeConfigsResponse)
-		resp.Resources = append(resp.Resources, no...)
+	req.Resources = hold(g, req.Resources, func(r *kmsg.DescribeConfigsRequestResource) bool {
+		return g.config(auth.DescribeConfigs, r.ResourceType, r.ResourceName)
+	}, func(resp *kmsg.DescribeConfigsResponse, r *kmsg.DescribeConfigsRequestResource) {
+		code := noConfig(r.ResourceType)
+		resp.Resources = append(resp.Resources, kmsg.DescribeConfigsResponseResource{ResourceType: r.ResourceType,
+			ResourceName: r.ResourceName, ErrorCode: code.Code, ErrorMessage: text(code.Description)})
 	})
 	return nil
 }
 
 func guardAlterConfigs(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.AlterConfigsRequest)
-	var no []kmsg.AlterConfigsResponseResource
-	req.Resources, _ = split(req.Resources, func(r *kmsg.AlterConfigsRequestResource) bool {
-		ok, code := g.configResource(auth.AlterConfigs, r.ResourceType, r.ResourceName)
-		if !ok {
-			no = append(no, kmsg.AlterConfigsResponseResource{ResourceType: r.ResourceType,
-				ResourceName: r.ResourceName, ErrorCode: code.Code, ErrorMessage: text(code.Description)})
-		}
-		return ok
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.AlterConfigsResponse)
-		resp.Resources = append(resp.Resources, no...)
+	req.Resources = hold(g, req.Resources, func(r *kmsg.AlterConfigsRequestResource) bool {
+		return g.config(auth.AlterConfigs, r.ResourceType, r.ResourceName)
+	}, func(resp *kmsg.AlterConfigsResponse, r *kmsg.AlterConfigsRequestResource) {
+		code := noConfig(r.ResourceType)
+		resp.Resources = append(resp.Resources, kmsg.AlterConfigsResponseResource{ResourceType: r.ResourceType,
+			ResourceName: r.ResourceName, ErrorCode: code.Code, ErrorMessage: text(code.Description)})
 	})
 	return nil
 }
 
 func guardIncrementalAlterConfigs(g *guarded) kmsg.Response {
 	req := g.msg.(*kmsg.IncrementalAlterConfigsRequest)
-	var no []kmsg.IncrementalAlterConfigsResponseResource
-	req.Resources, _ = split(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) bool {
-		ok, code := g.configResource(auth.AlterConfigs, r.ResourceType, r.ResourceName)
-		if !ok {
-			no = append(no, kmsg.IncrementalAlterConfigsResponseResource{ResourceType: r.ResourceType,
+	req.Resources = hold(g, req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) bool {
+		return g.config(auth.AlterConfigs, r.ResourceType, r.ResourceName)
+	}, func(resp *kmsg.IncrementalAlterConfigsResponse, r *kmsg.IncrementalAlterConfigsRequestResource) {
+		code := noConfig(r.ResourceType)
+		resp.Resources = append(resp.Resources,
+			kmsg.IncrementalAlterConfigsResponseResource{ResourceType: r.ResourceType,
 				ResourceName: r.ResourceName, ErrorCode: code.Code, ErrorMessage: text(code.Description)})
-		}
-		return ok
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.IncrementalAlterConfigsResponse)
-		resp.Resources = append(resp.Resources, no...)
 	})
 	return nil
 }

@@ -132,17 +132,13 @@ func guardTxnOffsetCommit(g *guarded) kmsg.Response {
 		}
 		return resp
 	}
-	var no []kmsg.TxnOffsetCommitRequestTopic
-	req.Topics, no = split(req.Topics, func(t *kmsg.TxnOffsetCommitRequestTopic) bool {
+	req.Topics = hold(g, req.Topics, func(t *kmsg.TxnOffsetCommitRequestTopic) bool {
 		name, known := g.nameOf(req.Version >= txnCommitByID, t.Topic, t.TopicID)
 		return !known || g.topic(auth.Read, name)
-	})
-	g.amend(func(r kmsg.Response) {
-		resp := r.(*kmsg.TxnOffsetCommitResponse)
-		for i := range no {
-			resp.Topics = append(resp.Topics, answer(&no[i], noTopic.Code))
-		}
-	})
+	},
+		func(resp *kmsg.TxnOffsetCommitResponse, t *kmsg.TxnOffsetCommitRequestTopic) {
+			resp.Topics = append(resp.Topics, answer(t, noTopic.Code))
+		})
 	return nil
 }
 

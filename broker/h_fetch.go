@@ -155,7 +155,7 @@ func (p *fetchPart) resolve(cat *store.Catalog, w *want, f *fetch) {
 		p.code = kerr.InconsistentTopicID.Code
 		return
 	}
-	if !f.mayRead(p.topic, w.topic) {
+	if !f.c.s.mayTopic(f.c, auth.Read, p.topic, w.topic) {
 		p.code = kerr.TopicAuthorizationFailed.Code
 		return
 	}
@@ -171,15 +171,6 @@ func (p *fetchPart) resolve(cat *store.Catalog, w *want, f *fetch) {
 	default:
 		p.code = kerr.UnknownLeaderEpoch.Code
 	}
-}
-
-// mayRead asks for a topic by the name it has; one that only an id names and that does not exist is nobody's.
-func (f *fetch) mayRead(t *store.Topic, name string) bool {
-	if t != nil {
-		name = t.Name
-	}
-	s := f.c.s
-	return s.authorizer == nil || name == "" || s.may(f.c, auth.Read, auth.Topic, name)
 }
 
 // old gives Fetch 5 and below the only code for an absent log they know.

@@ -79,7 +79,7 @@ func (s *Server) produce(c *conn, r *pending) {
 		t := &req.Topics[i]
 		topic := s.produceTopic(req.Version, t)
 		code := code
-		if code == 0 && !s.mayWrite(c, topic, t.Topic) {
+		if code == 0 && !s.mayTopic(c, auth.Write, topic, t.Topic) {
 			code = kerr.TopicAuthorizationFailed.Code
 		}
 		for j := range t.Partitions {
@@ -185,14 +185,6 @@ func transactional(req *kmsg.ProduceRequest) bool {
 		}
 	}
 	return false
-}
-
-// mayWrite asks for a topic by the name it has; one that only an id names and that does not exist is nobody's.
-func (s *Server) mayWrite(c *conn, t *store.Topic, name string) bool {
-	if t != nil {
-		name = t.Name
-	}
-	return s.authorizer == nil || name == "" || s.may(c, auth.Write, auth.Topic, name)
 }
 
 func (s *Server) produceTopic(version int16, t *kmsg.ProduceRequestTopic) *store.Topic {

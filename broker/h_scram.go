@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 
 	"sekali/auth"
 
@@ -113,17 +112,14 @@ func (s *Server) handleAlterUserScram(r *request) kmsg.Response {
 	return resp
 }
 
-// userNameMax bounds the name of a user in bytes; it is part of a key of the metadata store.
-const userNameMax = 255
+// saltMax bounds the salt of a credential in bytes.
+const saltMax = 255
 
 func checkScram(user string, m auth.Mechanism) *refused {
-	switch {
-	case user == "":
-		return refuse(kerr.UnacceptableCredential, "Username must not be empty")
-	case len(user) > userNameMax:
-		return refuse(kerr.UnacceptableCredential, fmt.Sprintf("Username must not be longer than %d bytes",
-			userNameMax))
-	case !m.Known():
+	if err := auth.CheckUser(user); err != nil {
+		return refuse(kerr.UnacceptableCredential, err.Error())
+	}
+	if !m.Known() {
 		return refuse(kerr.UnsupportedSaslMechanism, "Unknown SCRAM mechanism")
 	}
 	return nil
@@ -137,7 +133,7 @@ func checkUpsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) *refused 
 		return refuse(kerr.UnacceptableCredential, "Too many iterations")
 	case len(u.Salt) == 0, len(u.SaltedPassword) == 0:
 		return refuse(kerr.UnacceptableCredential, "Neither salt nor salted password may be empty")
-	case len(u.Salt) > userNameMax:
+	case len(u.Salt) > saltMax:
 		return refuse(kerr.UnacceptableCredential, "The salt is too long")
 	}
 	return nil

@@ -37,7 +37,8 @@ var (
 // who is the principal of the connection; only called once it has one.
 func (c *conn) who() auth.Principal { return c.ident.Load().Principal }
 
-// begin gives the connection its identity where no SASL is asked for: the name in the client certificate, or nobody's.
+// identify gives the connection its identity where no SASL is asked for: the name in the client certificate, or
+// nobody's.
 func (c *conn) identify() error {
 	if len(c.lis.security.mechanisms) > 0 {
 		return nil
@@ -82,7 +83,7 @@ func (s *Server) handleSASLHandshake(r *request) kmsg.Response {
 	resp.SupportedMechanisms = sec.mechanisms
 	id := c.ident.Load()
 	switch {
-	case len(sec.mechanisms) == 0, id != nil && id.expires == 0:
+	case len(sec.mechanisms) == 0, id != nil && (id.expires == 0 || req.Version == 0): // renewed by version 1
 		resp.ErrorCode = kerr.IllegalSaslState.Code // somebody who is in stays in
 		return resp
 	case c.login.exchange != nil:
@@ -147,7 +148,7 @@ func (c *conn) step(in []byte) (out []byte, lifetime time.Duration, err error) {
 	}
 	c.login = login{}
 	c.ident.Store(id)
-	c.s.log.Debug("logged in", "remote", c.remote, "principal", id.Name, "mechanism", id.mechanism)
+	c.s.log.Debug("logged in", "remote", c.remote, "principal", clip(id.Name), "mechanism", id.mechanism)
 	return out, lifetime, nil
 }
 

@@ -1,9 +1,9 @@
 package broker
 
 import (
-	"sekali/auth"
 	"time"
 
+	"sekali/auth"
 	"sekali/pidmap"
 	"sekali/wire"
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sekali/auth"
+	"sekali/internal/clock"
 	"sekali/internal/rawclient"
 	"sekali/internal/vfs"
 
@@ -391,7 +392,8 @@ func TestCaseI3SkippingLogin(t *testing.T) {
 
 // TestLoginRenewed: a login that has a time is renewed by the same user alone, and without that ends (KIP-368).
 func TestLoginRenewed(t *testing.T) {
-	s := startSecure(t, func(c *Config) { c.Security.Set["connections.max.reauth.ms"] = "300" })
+	clk := clock.NewSim(1_700_000_000_000)
+	s := startSecure(t, func(c *Config) { c.Clock, c.Security.Set["connections.max.reauth.ms"] = clk, "300" })
 	s.topic("t", 1, nil)
 	s.allow("alice", auth.Describe, auth.Topic, "t")
 	c := s.raw("SASL_PLAINTEXT")
@@ -400,7 +402,7 @@ func TestLoginRenewed(t *testing.T) {
 		t.Fatalf("lifetime %d, want 300", resp.SessionLifetimeMillis)
 	}
 	for range 3 {
-		time.Sleep(200 * time.Millisecond)
+		clk.Advance(200 * time.Millisecond)
 		if code := handshake(t, c, 1, auth.Plain); code != 0 {
 			t.Fatalf("renewal: code %d", code)
 		}
@@ -412,11 +414,33 @@ func TestLoginRenewed(t *testing.T) {
 		}
 	}
 	other := s.loggedIn("alice")
+	if code := handshake(t, other, 0, auth.Plain); code != 34 {
+		t.Errorf("renewal by tokens without headers: code %d, want 34", code)
+	}
 	handshake(t, other, 1, auth.Plain)
-	if resp := authenticate(t, other, "\x00bob\x00bob"); resp.ErrorCode != 58 || !other.Closed(10*time.Second) {
+	as := kmsg.NewPtrSASLAuthenticateRequest()
+	as.Version, as.SASLAuthBytes = 2, []byte("\x00bob\x00bob")
+	if err := other.Send(as); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	go func() { // the answer waits for the clock
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				clk.Advance(time.Millisecond)
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	if resp := receive[*kmsg.SASLAuthenticateResponse](t, other, as); resp.ErrorCode != 58 ||
+		!other.Closed(10*time.Second) {
 		t.Errorf("renewal as somebody else: code %d", resp.ErrorCode)
 	}
-	time.Sleep(400 * time.Millisecond)
+	close(stop)
+	clk.Advance(400 * time.Millisecond)
 	if err := c.Send(endOf("t")); err != nil {
 		t.Fatal(err)
 	}
@@ -516,5 +540,29 @@ func TestClientCertificates(t *testing.T) {
 			}
 		}
 		tc.Close()
+	}
+}
+
+// TestLargeRequestBehindTheLogin: the limit of what comes before a login ends with it, also for a client that sends its
+// first large request right behind the last token.
+func TestLargeRequestBehindTheLogin(t *testing.T) {
+	s := startSecure(t, nil)
+	s.topic("t", 1, nil)
+	s.allow("alice", auth.Write, auth.Topic, "t")
+	for range 20 {
+		c := s.raw("SASL_PLAINTEXT")
+		handshake(t, c, 1, auth.Plain)
+		a := kmsg.NewPtrSASLAuthenticateRequest()
+		a.Version, a.SASLAuthBytes = 2, []byte("\x00alice\x00alice")
+		p := rawclient.Produce(9, "t", 0, rawclient.Batch(0, -1, -1, -1, 1, 900_000))
+		if err := c.Send(a, p); err != nil {
+			t.Fatal(err)
+		}
+		if resp := receive[*kmsg.SASLAuthenticateResponse](t, c, a); resp.ErrorCode != 0 {
+			t.Fatalf("login: code %d", resp.ErrorCode)
+		}
+		if part := receive[*kmsg.ProduceResponse](t, c, p).Topics[0].Partitions[0]; part.ErrorCode != 0 {
+			t.Fatalf("a large request behind the login: code %d", part.ErrorCode)
+		}
 	}
 }

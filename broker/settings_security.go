@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -105,17 +106,22 @@ func securitySettings() []Setting {
 			}},
 	}
 	for name := range listenerSettings {
-		all = append(all, listenerScoped(name, name, func(c *Config) *map[string]string { return &c.Security.Set }))
+		all = append(all, listenerScoped(name, name,
+			func(c *Config) map[string]string { return c.Security.Set },
+			func(c *Config, m map[string]string) { c.Security.Set = m }))
 	}
 	return all
 }
 
-// listenerScoped is a setting of listenerSettings under a name, kept in the map that at gives.
-func listenerScoped(name, base string, at func(*Config) *map[string]string) Setting {
+// listenerScoped is a setting of listenerSettings under a name. It is kept in the map that get gives; put takes another
+// one in its place, since a Config is a value: what it shares with others stays as it is.
+func listenerScoped(
+	name, base string, get func(*Config) map[string]string, put func(*Config, map[string]string),
+) Setting {
 	row := listenerSettings[base]
 	return Setting{Name: name, Type: row.kind, Doc: row.doc,
 		get: func(c *Config) string {
-			if v, ok := (*at(c))[base]; ok {
+			if v, ok := get(c)[base]; ok {
 				return v
 			}
 			return row.value
@@ -127,16 +133,17 @@ func listenerScoped(name, base string, at func(*Config) *map[string]string) Sett
 					return err
 				}
 			}
-			m := at(c)
-			next := map[string]string{base: v}
-			for k, old := range *m { // a Config is a value: what it shares with others stays as it is
-				if k != base {
-					next[k] = old
-				}
-			}
-			*m = next
+			put(c, with(get(c), base, v))
 			return nil
 		}}
+}
+
+// with is a copy of m that has v under k.
+func with[V any](m map[string]V, k string, v V) map[string]V {
+	next := make(map[string]V, len(m)+1)
+	maps.Copy(next, m)
+	next[k] = v
+	return next
 }
 
 const listenerPrefix = "listener.name."
@@ -148,27 +155,11 @@ func listenersOwn(name string) (Setting, bool) {
 	if _, known := listenerSettings[base]; !ok || !dot || !known || listener == "" {
 		return Setting{}, false
 	}
-	s := listenerScoped(name, base, nil)
-	one := func(c *Config) *map[string]string {
-		own := c.Security.ByListener[listener]
-		return &own
-	}
-	s.get = listenerScoped(name, base, one).get
-	s.set = func(c *Config, v string) error {
-		own := c.Security.ByListener[listener]
-		if err := listenerScoped(name, base, func(*Config) *map[string]string { return &own }).set(c, v); err != nil {
-			return err
-		}
-		next := map[string]map[string]string{listener: own}
-		for l, m := range c.Security.ByListener {
-			if l != listener {
-				next[l] = m
-			}
-		}
-		c.Security.ByListener = next
-		return nil
-	}
-	return s, true
+	return listenerScoped(name, base,
+		func(c *Config) map[string]string { return c.Security.ByListener[listener] },
+		func(c *Config, m map[string]string) {
+			c.Security.ByListener = with(c.Security.ByListener, listener, m)
+		}), true
 }
 
 // IsSetting reports whether there is a server-wide setting of that name that is not a default of the topic settings.

@@ -31,8 +31,9 @@ type tlsSource struct {
 	clk   clock.Clock
 	log   *slog.Logger
 
-	now  atomic.Pointer[tls.Config]
-	next atomic.Int64 // Mono from which the files are looked at again
+	outer *tls.Config // what every connection begins with: it asks for the one below
+	now   atomic.Pointer[tls.Config]
+	next  atomic.Int64 // Mono from which the files are looked at again
 
 	mu         sync.Mutex
 	key, trust []byte // as read last, good or not
@@ -44,13 +45,15 @@ func newTLSSource(f tlsFiles, fs vfs.FS, clk clock.Clock, log *slog.Logger) (*tl
 	if _, err := s.read(); err != nil {
 		return nil, err
 	}
+	// The files are read by the goroutine of the connection that shakes hands, not by the one that accepts.
+	s.outer = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.config(), nil }}
 	return s, nil
 }
 
 // config is the configuration for a connection that begins now.
 func (s *tlsSource) config() *tls.Config {
-	if now := int64(s.clk.Mono()); now >= s.next.Load() {
-		s.next.Store(now + int64(tlsLookEvery))
+	now, next := int64(s.clk.Mono()), s.next.Load()
+	if now >= next && s.next.CompareAndSwap(next, now+int64(tlsLookEvery)) {
 		if changed, err := s.read(); err != nil {
 			if changed {
 				s.log.Error("TLS files cannot be used, the last ones stay in force", "err", err)

@@ -75,7 +75,7 @@ func (s *shard) record(id string, t *txn, remainingMs int64) Record {
 		version = 0
 	}
 	n := *t
-	n.updateMs = s.c.clk.Wall() // what is left of its time is as of now
+	n.updateMs = max(n.updateMs, s.c.clk.Wall()) // what is left of its time is as of now
 	return Record{Key: encodeKey(id), Value: appendValue(nil, version, &n, remainingMs)}
 }
 

@@ -15,11 +15,11 @@ import (
 	"sekali/internal/clock"
 )
 
-// diff tells the first difference of two states. When the record of an id was written is none: it is written again
-// without a change.
+// diff tells the first difference of two states. The record of an id may be a newer one that says the same, since it is
+// written again without a change; an older one is a difference.
 func diff(got, want map[string]kept) string {
 	for id, w := range want {
-		if g, is := got[id]; is {
+		if g, is := got[id]; is && g.t.updateMs > w.t.updateMs {
 			w.t.updateMs = g.t.updateMs
 		}
 		if g, ok := got[id]; !ok || !reflect.DeepEqual(g, w) {

@@ -156,10 +156,10 @@ func (s *shard) since(t *txn, remainingMs int64) int64 {
 	if remainingMs < 0 || remainingMs > d.Milliseconds() {
 		remainingMs = d.Milliseconds()
 	}
-	passed := min(max(s.c.clk.Wall()-t.updateMs, 0), most.Milliseconds())
 	if t.updateMs <= 0 {
-		passed = 0
+		return remainingMs // it does not say when it was written
 	}
+	passed := min(max(s.c.clk.Wall()-t.updateMs, 0), most.Milliseconds())
 	return max(remainingMs-passed, 0)
 }
 

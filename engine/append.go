@@ -78,12 +78,6 @@ func (e *Engine) admit(in coord.Part, add bool, bs []*Batch, durable func(*kerr.
 		if code != nil {
 			lost.Store(true)
 			doubt()
-		} else {
-			for _, b := range bs {
-				if b.Registering {
-					b.Log.Trust(in.PID)
-				}
-			}
 		}
 		durable(code)
 	})

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
 
+	"sekali/batch"
 	"sekali/coord"
 	"sekali/internal/vfs"
 	"sekali/plog"
@@ -31,33 +33,49 @@ func (w *world) abortedAt(tp coord.TP, pid, base int64) bool {
 	return false
 }
 
-// served brings a world to where a partition serves again and its NoticeReopened waits for the engine's ticker: the
-// registration of its open transaction was lost with a failed flush of the journal, which is loaded anew already.
-func served(t *testing.T) (w *world, tps []coord.TP, p coord.InitOut) {
-	fs := vfs.NewMem()
+// lostRegistration is a world in which the flush of the journal has failed that took the registration of p's open
+// transaction; its batch in the first partition is durable. reload loads the journal anew.
+func lostRegistration(t *testing.T) (w *world, fs *vfs.Mem, tps []coord.TP, p coord.InitOut, reload func()) {
+	fs = vfs.NewMem()
 	w = start(t, fs, nil)
 	w.ensure()
 	tps = w.topic("a", 2)
 	p = w.init("x")
-	told := make(chan *kerr.Error, 16)
-	tell := func(code *kerr.Error) { told <- code }
-	reload := w.failJournal(fs, "x")
-	b := w.append("x", p, 0, true, tell, tps[0])[0]
+	told := make(chan *kerr.Error, 1)
+	reload = w.failJournal(fs, "x")
+	b := w.append("x", p, 0, true, func(code *kerr.Error) { told <- code }, tps[0])[0]
 	if code := soon(t, "the registration", told); code == nil || b.Err != nil || b.Code != nil {
 		t.Fatalf("registration %v; batch %v %v", code, b.Err, b.Code)
 	}
 	w.flushed(tps[0])
-	// The same disk fails under the partition, too.
-	at := store.TP{Topic: "a", ID: tps[0].ID}
-	fs.FailSync(dataDir+"/a-0/*.log", 1, syscall.EIO)
-	if _, err := w.log(tps[0]).AppendMarker(markerOfAStranger(), false); err != nil { // anything that is flushed
-		t.Fatal(err)
+	return w, fs, tps, p, reload
+}
+
+// breaks lets the next flush of a partition fail; reopen opens it anew, and its NoticeReopened waits in w.again.
+func (w *world) breaks(fs *vfs.Mem, tp coord.TP) (reopen func()) {
+	w.t.Helper()
+	at := store.TP{Topic: tp.Topic, ID: tp.ID, Partition: tp.Partition}
+	fs.FailSync(fmt.Sprintf("%s/%s-%d/*.log", dataDir, tp.Topic, tp.Partition), 1, syscall.EIO)
+	stranger := batch.Marker{PID: 1 << 40, Epoch: 1, CoordEpoch: 1, Commit: true, Time: 1_700_000_000_000}
+	if _, err := w.log(tp).AppendMarker(stranger, false); err != nil { // anything that is flushed
+		w.t.Fatal(err)
 	}
-	eventually(t, "the failure", func() bool { l, err := w.s.Partition(at); return err != nil || l.Err() != nil })
+	eventually(w.t, "the failure", func() bool { l, err := w.s.Partition(at); return err != nil || l.Err() != nil })
+	return func() {
+		w.t.Helper()
+		if err := w.s.Reopen(at); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// served brings a world to where a partition serves again and its NoticeReopened waits for the engine's ticker: the
+// registration of its open transaction was lost with a failed flush of the journal, which is loaded anew already.
+func served(t *testing.T) (w *world, tps []coord.TP, p coord.InitOut) {
+	w, fs, tps, p, reload := lostRegistration(t)
+	reopen := w.breaks(fs, tps[0]) // the same disk fails under the partition, too
 	reload()
-	if err := w.s.Reopen(at); err != nil {
-		t.Fatal(err)
-	}
+	reopen()
 	return w, tps, p
 }
 

@@ -25,7 +25,7 @@ func (e *Engine) Reopened(tp store.TP) error {
 	}
 	release := func() {
 		if l != nil {
-			l.ReleaseTxns()
+			l.HoldTxns(false)
 		}
 	}
 	if !e.loaded.Load() {

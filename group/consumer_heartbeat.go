@@ -3,7 +3,6 @@ package group
 import (
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 
 	"sekali/internal/match"
@@ -36,7 +35,7 @@ func checkConsumer(in *ConsumerIn) *kerr.Error {
 		return kerr.UnsupportedAssignor
 	}
 	if in.Regex != nil && *in.Regex != "" {
-		if _, err := compileRegex(*in.Regex); err != nil {
+		if _, err := match.Whole(*in.Regex); err != nil {
 			return kerr.InvalidRegularExpression
 		}
 	}
@@ -44,9 +43,6 @@ func checkConsumer(in *ConsumerIn) *kerr.Error {
 }
 
 func tooLong(s string) bool { return len(s) > math.MaxInt16 }
-
-// compileRegex reads a subscription in RE2 syntax; a topic matches as a whole.
-func compileRegex(s string) (*regexp.Regexp, error) { return match.Whole(s) }
 
 // consumerHeartbeat is a ConsumerGroupHeartbeat on the shard of its group. It makes the group when the first member
 // joins, also of an empty classic one (spec 5.3).

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"sekali/internal/match"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -87,7 +89,7 @@ func (d *draft) resolve(regex string) (changed bool) {
 	re := d.c.compiled[regex]
 	if re == nil {
 		var err error
-		if re, err = compileRegex(regex); err != nil {
+		if re, err = match.Whole(regex); err != nil {
 			return false // only a log written by somebody else can hold it
 		}
 		d.c.compiled[regex] = re

@@ -55,9 +55,6 @@ func (m *Map) Doubt(pid int64) {
 	}
 }
 
-// Trust ends Doubt.
-func (m *Map) Trust(pid int64) { delete(m.doubts, pid) }
-
 func (m *Map) doubted(pid int64) bool {
 	_, yes := m.doubts[pid]
 	return yes

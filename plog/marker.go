@@ -72,29 +72,17 @@ func (l *Log) VoidGuards() {
 }
 
 // Doubt makes the next batch of a producer's open transaction ask the coordinator, also the retry of a stored one: the
-// registration of the transaction was lost, or nobody knows. Trust ends that.
+// registration of the transaction was lost, or nobody knows. Its marker ends that.
 func (l *Log) Doubt(pid int64) {
 	l.mu.Lock()
 	l.pids.Doubt(pid)
 	l.mu.Unlock()
 }
 
-// Trust ends Doubt.
-func (l *Log) Trust(pid int64) {
-	l.mu.Lock()
-	l.pids.Trust(pid)
-	l.mu.Unlock()
-}
-
-// HoldTxns refuses transactional batches, retries of stored ones too, with ErrUnsettled until ReleaseTxns: somebody has
-// to see first whose the transactions are that were found open here. What a client is told of them before, or appends
-// to them, its coordinator may not know.
-func (l *Log) HoldTxns() { l.hold(true) }
-
-// ReleaseTxns ends HoldTxns.
-func (l *Log) ReleaseTxns() { l.hold(false) }
-
-func (l *Log) hold(on bool) {
+// HoldTxns refuses transactional batches, retries of stored ones too, with ErrUnsettled, until it is called with false:
+// somebody has to see first whose the transactions are that were found open here. What a client is told of them before,
+// or appends to them, its coordinator may not know.
+func (l *Log) HoldTxns(on bool) {
 	l.mu.Lock()
 	l.holding = on
 	l.mu.Unlock()

@@ -265,7 +265,7 @@ func (s *Store) reopen(p *part) error {
 	}
 	s.sync.bringBack(p)
 	if s.c.HoldTxns {
-		l.HoldTxns()
+		l.HoldTxns(true)
 	}
 	s.show(p, l, nil)
 	s.c.notice(Notice{Kind: NoticeReopened, TP: p.tp, Path: p.dir})

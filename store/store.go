@@ -37,7 +37,7 @@ type Config struct {
 	Events   func(tp TP) plog.Events // may be called before Open returns
 	Notice   func(Notice)            // nil: none; must not block, nor call the store
 
-	HoldTxns        bool          // who hears NoticeReopened reconciles, then calls plog.Log.ReleaseTxns
+	HoldTxns        bool          // who hears NoticeReopened reconciles, then plog.Log.HoldTxns(false)
 	NodeID          int32         // 0: as meta.properties says, else 1
 	ProducersMax    int           // per partition; of pidmap.Options
 	ProducerExpire  time.Duration // producer.id.expiration.ms; of pidmap.Options

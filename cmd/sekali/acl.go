@@ -83,23 +83,6 @@ func printRules(io streams, asJSON bool, bs []auth.Binding) error {
 		rows)
 }
 
-// withClient is admin for requests that kadm puts in another form.
-func (f *clientFlags) withClient(fn func(ctx context.Context, cl *kgo.Client) error) error {
-	ctx, stop := interruptible()
-	defer stop()
-	cl, err := f.client()
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	if err := f.ping(ctx, cl); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
-	return fn(ctx, cl)
-}
-
 var errNoRules = errors.New("the daemon has no access control; start it with: --set authorizer.class.name=acl")
 
 // aclFilter finds rules.

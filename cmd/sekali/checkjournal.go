@@ -19,8 +19,9 @@ import (
 
 // fact is what one record of a journal says: where it lies, and a sum of what it means.
 type fact struct {
-	offset int64
-	sum    uint64
+	offset  int64
+	sum     uint64
+	written int64 // ms; 0: not told
 }
 
 // ledger is what the records of one transactional id say.
@@ -90,8 +91,8 @@ func (j *journalCheck) snapped(n int, file []byte) (asOf int64, facts map[string
 	}
 	facts = map[string]fact{}
 	add := func(offset int64, key, value []byte) error {
-		sum, err := j.sum(key, value)
-		facts[string(key)] = fact{offset, sum}
+		sum, written, err := j.sum(key, value)
+		facts[string(key)] = fact{offset, sum, written}
 		return err
 	}
 	if j.prefix == engine.TxnSnapshotPrefix {
@@ -120,18 +121,19 @@ func (j *journalCheck) tell(pos, offset int64, what string) {
 
 var sumSeed = maphash.MakeSeed()
 
-// sum stands for what a record means, without what changes when it is written again.
-func (j *journalCheck) sum(key, value []byte) (uint64, error) {
+// sum stands for what a record means, without what changes when it is written again: how much time is left, and since
+// when, which is written in ms and only grows; 0 for records of groups.
+func (j *journalCheck) sum(key, value []byte) (sum uint64, written int64, err error) {
 	if j.prefix == engine.TxnSnapshotPrefix {
 		l, err := coord.DecodeRecord(coord.Record{Key: key, Value: value})
-		return sumOf(&l), err
+		return sumOf(&l), l.UpdatedMs, err
 	}
 	l, err := group.DecodeRecord(group.Record{Key: key, Value: value})
 	if v, ok := l.Value.(*kmsg.OffsetCommitValue); ok {
 		says := fmt.Sprint(v.Offset, v.LeaderEpoch, v.CommitTimestamp, v.ExpireTimestamp, v.Metadata)
-		return maphash.String(sumSeed, says), err
+		return maphash.String(sumSeed, says), 0, err
 	}
-	return maphash.Bytes(sumSeed, value), err
+	return maphash.Bytes(sumSeed, value), 0, err
 }
 
 func sumOf(l *coord.Logged) uint64 {
@@ -173,8 +175,8 @@ func (j *journalCheck) record(pos, offset, pid int64, key, value []byte) {
 			"belongs to it; put the file back from a copy")
 		return
 	}
-	sum, _ := j.sum(key, value)
-	f := fact{offset, sum}
+	sum, written, _ := j.sum(key, value)
+	f := fact{offset, sum, written}
 	if s, ok := j.snap[string(key)]; ok {
 		j.compare(string(key), s, f, pid, value == nil)
 	}
@@ -202,7 +204,7 @@ func (j *journalCheck) compare(key string, s, f fact, pid int64, gone bool) {
 	switch {
 	case s.offset == f.offset:
 		j.met[key] = true
-		if gone || s.sum != f.sum {
+		if gone || s.sum != f.sum || s.written < f.written {
 			j.tell(0, f.offset, fmt.Sprintf("it has another record for offset %d than %s", f.offset, j.p.out.name()))
 		}
 	case pid < 0 && s.offset < f.offset && f.offset < j.asOf:

@@ -560,3 +560,15 @@ func TestCheckMarkerOfWhatIsGone(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestSnapshotOlderThanItsRecord: a snapshot may have been written after the record it has for an id, not before it.
+func TestSnapshotOlderThanItsRecord(t *testing.T) {
+	for written, damage := range map[int64]bool{99: true, 100: false, 101: false} {
+		p := &partCheck{out: &checkedPartition{}}
+		j := &journalCheck{p: p, file: "x", asOf: 10, met: map[string]bool{}}
+		j.compare("k", fact{5, 1, written}, fact{5, 1, 100}, -1, false)
+		if j.stale != damage {
+			t.Errorf("written at %d, the record at 100: damage %v, want %v", written, j.stale, damage)
+		}
+	}
+}

@@ -106,6 +106,15 @@ func (f *clientFlags) ping(ctx context.Context, cl *kgo.Client) error {
 
 // admin runs fn with an admin client that has reached the daemon.
 func (f *clientFlags) admin(fn func(ctx context.Context, adm *kadm.Client) error) error {
+	return f.withClient(func(ctx context.Context, cl *kgo.Client) error {
+		adm := kadm.NewClient(cl)
+		adm.SetTimeoutMillis(int32(f.Timeout.Milliseconds()))
+		return unwrapShards(fn(ctx, adm))
+	})
+}
+
+// withClient runs fn with a client that has reached the daemon.
+func (f *clientFlags) withClient(fn func(ctx context.Context, cl *kgo.Client) error) error {
 	ctx, stop := interruptible()
 	defer stop()
 	cl, err := f.client()
@@ -116,11 +125,9 @@ func (f *clientFlags) admin(fn func(ctx context.Context, adm *kadm.Client) error
 	if err := f.ping(ctx, cl); err != nil {
 		return err
 	}
-	adm := kadm.NewClient(cl)
-	adm.SetTimeoutMillis(int32(f.Timeout.Milliseconds()))
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	return unwrapShards(fn(ctx, adm))
+	return fn(ctx, cl)
 }
 
 // unwrapShards takes the daemon's own answers out of the client's count of requests that failed.

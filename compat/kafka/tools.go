@@ -25,7 +25,8 @@ var scriptNames = map[string]string{
 	"TopicCommand": "kafka-topics", "ConfigCommand": "kafka-configs", "ConsoleProducer": "kafka-console-producer",
 	"consumer.ConsoleConsumer": "kafka-console-consumer", "GetOffsetShell": "kafka-get-offsets",
 	"DeleteRecordsCommand": "kafka-delete-records", "LogDirsCommand": "kafka-log-dirs",
-	"AclCommand": "kafka-acls", "ProducerPerformance": "kafka-producer-perf-test", "ClusterTool": "kafka-cluster", "FeatureCommand": "kafka-features",
+	"AclCommand": "kafka-acls", "ProducerPerformance": "kafka-producer-perf-test", "ClusterTool": "kafka-cluster",
+	"FeatureCommand":           "kafka-features",
 	"BrokerApiVersionsCommand": "kafka-broker-api-versions", groupTool: "kafka-consumer-groups",
 	txnTool: "kafka-transactions", "VerifiableProducer": "kafka-verifiable-producer", "DumpLogSegments": "kafka-dump-log",
 }
