@@ -23,8 +23,9 @@ const (
 // one name is taken in every Kafka cluster.
 func reserved(name string) bool { return store.IsInternalName(name) || name == "__cluster_metadata" }
 
-// handleMetadata tells the node, its topics and their partitions. A named topic that does not exist is created here and
-// now if the node and the request allow it, so the answer already has it.
+// handleMetadata tells the node, its topics and their partitions. A named topic that does not exist is created if the
+// node and the request allow it. This answer says that it does not exist, as Kafka's does, and the next one has it: who
+// looks whether a topic is gone makes it again, but must see first that it was.
 func (s *Server) handleMetadata(r *request) kmsg.Response {
 	req := r.msg.(*kmsg.MetadataRequest)
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
@@ -128,10 +129,7 @@ func (s *Server) topicByName(name string, create bool) kmsg.MetadataResponseTopi
 		s.complaints.warn("topic was not created on first use", "topic", name, "err", err)
 		return topicError(&name, codeOf(err))
 	}
-	if t := s.store.Catalog().ByName[name]; t != nil {
-		return s.topicMetadata(t)
-	}
-	return topicError(&name, kerr.LeaderNotAvailable.Code) // deleted again meanwhile
+	return topicError(&name, kerr.UnknownTopicOrPartition.Code)
 }
 
 func (s *Server) topicMetadata(t *store.Topic) kmsg.MetadataResponseTopic {

@@ -146,15 +146,17 @@ func TestTopicsAreCreatedOnFirstUse(t *testing.T) {
 			n := startNode(t, func(c *Config) { c.AutoCreate, c.NumPartitions = tc.node, 4 })
 			c := n.dial()
 			got := metadataOf(c, tc.version, tc.request, "fresh").Topics[0]
+			if got.ErrorCode != 3 || len(got.Partitions) != 0 {
+				t.Fatalf("error %d and %d partitions, want 3 and none: it did not exist", got.ErrorCode, len(got.Partitions))
+			}
 			parts := 0
 			if tc.want == 0 {
 				parts = 4
 			}
-			if got.ErrorCode != tc.want || len(got.Partitions) != parts {
-				t.Fatalf("error %d and %d partitions, want %d and %d", got.ErrorCode, len(got.Partitions), tc.want, parts)
-			}
-			if again := metadataOf(c, 9, false, "fresh").Topics[0]; again.ErrorCode != tc.want {
-				t.Errorf("asked again: error %d, want %d", again.ErrorCode, tc.want)
+			again := metadataOf(c, 9, false, "fresh").Topics[0]
+			if again.ErrorCode != tc.want || len(again.Partitions) != parts {
+				t.Errorf("asked again: error %d and %d partitions, want %d and %d", again.ErrorCode, len(again.Partitions),
+					tc.want, parts)
 			}
 		})
 	}

@@ -199,8 +199,6 @@ func adminExpectations() []expectation {
 		{"alter-configs", []string{"broker, bad value"}, "code 42", "code 40", 1, "As with a bad value for a topic."},
 		{"metadata", []string{"by id, version 11", "neither name nor id"}, "no broker, controller -1, *", "broker 1 at *", 2,
 			"A refused topic does not make the rest of the answer unknown."},
-		{"metadata", []string{"first use", "version 3 always allows creation"}, "*code 3, *", "*code 0, *", 2,
-			"A topic that is created on first use is there when the answer is sent; Kafka lets the client ask again."},
 	}
 }
 
